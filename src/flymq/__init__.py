@@ -1,0 +1,3 @@
+"""FlyMQ: a distributed message queue for Python and data teams."""
+
+__version__ = "0.1.0"

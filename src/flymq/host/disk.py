@@ -1,0 +1,288 @@
+"""Files and directories, with every refusal of the system turned into a named error.
+
+`Disk` is what storage asks for; `SystemDisk` is the real one, `SimulatedDisk` (simulated_disk.py) one that loses power.
+What is written is in the page cache; it is on the disk after `File.sync`, and a name is there after `sync_directory`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from flymq.model.errors import DirectoryLocked, DiskFull, DiskPermissionDenied, FileVanished, StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+_PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
+
+
+class File(Protocol):
+    """An open file that grows at its end. It is closed when the last one who holds it lets go.
+
+    So a slice on its way to a socket, or an fsync in another thread, keeps the file open while retention removes it.
+    """
+
+    path: Path
+
+    def append(self, pieces: Sequence[Buffer]) -> None:
+        """Write all pieces at the end. After an error a part of them may be there: truncate."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Return up to `size` bytes from `position`; fewer at the end of the file."""
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when everything written so far is on the disk. Safe in another thread."""
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile."""
+
+
+class Lock(Protocol):
+    """A directory that is ours until `release`."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: Path) -> File:
+        """Open for reading and appending; create the file when it is not there."""
+
+    def open_existing(self, path: Path) -> File:
+        """Open a file that must be there."""
+
+    def map(self, path: Path) -> memoryview:
+        """Map a file that no longer changes; read-only."""
+
+    def read(self, path: Path) -> bytes: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def list(self, directory: Path) -> list[str]:
+        """Names in a directory, sorted; an absent directory has none."""
+
+    def make_directory(self, path: Path) -> None: ...
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Replace `target` in one step."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is not there is fine."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove a directory with all that is in it."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in the directory are on the disk."""
+
+    def lock(self, path: Path) -> Lock:
+        """Take the lock file at `path`, or raise DirectoryLocked."""
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Put `content` at `path` so that after a crash the old or the new file is there, whole."""
+    aside = path.with_name(path.name + ".tmp")
+    disk.remove(aside)
+    file = disk.open(aside)
+    file.append([content])
+    file.sync()
+    disk.rename(aside, path)
+    disk.sync_directory(path.parent)
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """Name what the system said about `path`."""
+    text = f"{path}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(text)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return DiskPermissionDenied(text)
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+        return FileVanished(text)
+    return StorageError(text)
+
+
+class SystemFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._fd = -1
+        self.path = path
+        self._fd = os.open(path, flags | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def append(self, pieces: Sequence[Buffer]) -> None:
+        try:
+            for start in range(0, len(pieces), _PIECES_PER_WRITE_MAX):
+                some = pieces[start : start + _PIECES_PER_WRITE_MAX]
+                written = os.writev(self._fd, some)
+                if written != sum(map(len, some)):
+                    self._append_rest(memoryview(b"".join(some))[written:])
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def _append_rest(self, rest: memoryview) -> None:
+        """Finish a write of which the system took only a part, as it does when the disk is nearly full."""
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    def pread(self, size: int, position: int) -> bytes:
+        try:
+            return os.pread(self._fd, size, position)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def sync(self) -> None:
+        try:
+            _sync(self._fd)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+class SystemLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)  # the kernel lets go of the lock with the descriptor, also when the process dies
+            self._fd = -1
+
+
+class SystemDisk:
+    """The operating system's files."""
+
+    def open(self, path: Path) -> File:
+        return self._open(path, os.O_CREAT)
+
+    def open_existing(self, path: Path) -> File:
+        return self._open(path, 0)
+
+    def _open(self, path: Path, flags: int) -> File:
+        try:
+            return SystemFile(path, flags)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def map(self, path: Path) -> memoryview:
+        try:
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    return memoryview(b"")
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def size(self, path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def list(self, directory: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))  # noqa: PTH208 - names, not paths: 10 x faster
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise storage_error(error, directory) from error
+
+    def make_directory(self, path: Path) -> None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def rename(self, path: Path, target: Path) -> None:
+        try:
+            path.replace(target)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def remove_directory(self, path: Path) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def sync_directory(self, path: Path) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def lock(self, path: Path) -> Lock:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise storage_error(error, path) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
+        except BlockingIOError:
+            owner = os.pread(fd, 20, 0).decode(errors="replace").strip()
+            os.close(fd)
+            raise DirectoryLocked(f"{path.parent} is in use by process {owner}") from None
+        except OSError as error:
+            os.close(fd)
+            raise storage_error(error, path) from error
+        return SystemLock(fd)
+
+
+def _sync(fd: int) -> None:
+    """Bring a file's data and size to the disk itself, past the disk's own cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)

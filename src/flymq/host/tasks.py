@@ -1,0 +1,68 @@
+"""Tasks that have an owner, and the threads that wait for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """The running tasks of one owner. A task that fails is reported; none outlives `close`."""
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(task.get_name(), error)
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait for its end."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class Threads(Protocol):
+    """A place for calls that wait for the disk."""
+
+    async def run(self, work: Callable[[], T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class SystemThreads:
+    """A small pool of threads."""
+
+    def __init__(self, name: str, count: int = 1) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix=name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+
+
+class InlineThreads:
+    """Runs the work at once, in the caller's thread: for simulation."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        await asyncio.sleep(0)
+        return work()
+
+    def close(self) -> None:
+        pass

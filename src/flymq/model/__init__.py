@@ -1,0 +1,1 @@
+"""The vocabulary: names, offsets, levels, limits and errors. Values only; nothing here does anything."""

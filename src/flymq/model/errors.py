@@ -1,0 +1,305 @@
+"""Every failure FlyMQ expects, as a noun with a meaning.
+
+A `FlyMQError` has a stable `code` that travels over every protocol, says whether trying again can help
+(`retriable`), and carries a `hint` for the person who reads it. Raise it where you know it; translate it once, in
+a gateway's table. What cannot happen is an `assert`, not an error of this file.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FlyMQError(Exception):
+    """Something expected went wrong; `code` says what, `hint` says what to do."""
+
+    code: ClassVar[str] = "UNKNOWN"
+    retriable: ClassVar[bool] = False
+    hint: str = ""
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").split("\n")[0].rstrip("."))
+        if hint is not None:
+            self.hint = hint
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+# --- what a client sent ---------------------------------------------------------------------------------------------
+
+
+class InvalidRequest(FlyMQError):
+    """The request has a wrong or missing field."""
+
+    code = "INVALID_REQUEST"
+    hint = "Check the field named in the message against docs/formats/native-protocol.md."
+
+
+class BrokenFrame(FlyMQError):
+    """The bytes on the connection are not a FlyMQ frame."""
+
+    code = "BROKEN_FRAME"
+    hint = "A frame starts with 0xFB 0x01; check that the client speaks the protocol it was configured for."
+
+
+class UnsupportedVersion(FlyMQError):
+    """This version of the protocol is not spoken here."""
+
+    code = "UNSUPPORTED_VERSION"
+    hint = "Use a client of the same major version as the broker."
+
+
+class UnknownOpcode(FlyMQError):
+    """This operation is not known here."""
+
+    code = "UNKNOWN_OPCODE"
+    hint = "The broker may be older than the client; upgrade the broker."
+
+
+class RequestTooLarge(FlyMQError):
+    """The request is larger than the broker accepts."""
+
+    code = "REQUEST_TOO_LARGE"
+    hint = "Send smaller batches, or raise `limits.request_bytes_max`."
+
+
+class MessageTooLarge(FlyMQError):
+    """The batch is larger than the topic accepts."""
+
+    code = "MESSAGE_TOO_LARGE"
+    hint = "Send a smaller message, or raise the topic's `max.message.bytes`."
+
+
+class InvalidTopicName(FlyMQError):
+    """The topic's name is not allowed."""
+
+    code = "INVALID_TOPIC_NAME"
+    hint = "Use 1 to 249 letters, digits, '.', '_' or '-'; not '.' or '..'."
+
+
+class InvalidSetting(FlyMQError):
+    """A setting has a value that is not allowed."""
+
+    code = "INVALID_SETTING"
+    hint = "The message names the setting and what it takes."
+
+
+class InvalidPartitions(FlyMQError):
+    """The number of partitions is not allowed."""
+
+    code = "INVALID_PARTITIONS"
+    hint = "Partitions can be added, never taken away, within `limits.topic_partitions_max`."
+
+
+class InvalidReplicationFactor(FlyMQError):
+    """There are not enough brokers for this replication factor."""
+
+    code = "INVALID_REPLICATION_FACTOR"
+    hint = "Use a replication factor of at most the number of brokers."
+
+
+# --- record batches -------------------------------------------------------------------------------------------------
+
+
+class InvalidBatch(FlyMQError):
+    """The bytes are not a valid record batch."""
+
+    code = "INVALID_BATCH"
+    hint = "The batch was altered or cut on its way; send it again from its records."
+
+
+class CorruptBatch(InvalidBatch):
+    """The batch does not match its checksum."""
+
+    code = "CORRUPT_BATCH"
+    hint = "The bytes changed after the checksum was made. On disk: restore the partition from a replica or a backup."
+
+
+class UnsupportedBatchVersion(InvalidBatch):
+    """The batch is of the old message format 0 or 1."""
+
+    code = "UNSUPPORTED_BATCH_VERSION"
+    hint = "Use a client that writes record batches of magic 2 (Kafka 0.11 and later)."
+
+
+class EmptyBatch(InvalidBatch):
+    """A batch needs at least one record."""
+
+    code = "EMPTY_BATCH"
+    hint = "Add a record before building the batch."
+
+
+class UnsupportedCompression(InvalidBatch):
+    """The batch names a compression that is not known."""
+
+    code = "UNSUPPORTED_COMPRESSION"
+    hint = "Use none, gzip, snappy, lz4 or zstd."
+
+
+class DecompressedTooLarge(InvalidBatch):
+    """The batch would unpack to more than is allowed."""
+
+    code = "DECOMPRESSED_TOO_LARGE"
+    hint = "Send smaller batches; a small batch that unpacks to a huge one is refused unread."
+
+
+# --- topics, partitions and offsets ---------------------------------------------------------------------------------
+
+
+class TopicNotFound(FlyMQError):
+    """There is no such topic."""
+
+    code = "TOPIC_NOT_FOUND"
+    hint = "Create it with `flymq topic create NAME`, or turn on `topics.auto_create`."
+
+
+class TopicExists(FlyMQError):
+    """A topic of this name exists already."""
+
+    code = "TOPIC_EXISTS"
+    hint = "Use another name, or alter the existing topic."
+
+
+class PartitionNotFound(FlyMQError):
+    """The topic has no such partition."""
+
+    code = "PARTITION_NOT_FOUND"
+    hint = "`flymq topic describe NAME` lists the partitions; they count from 0."
+
+
+class NotLeader(FlyMQError):
+    """This broker does not lead the partition."""
+
+    code = "NOT_LEADER"
+    retriable = True
+    hint = "Refresh the metadata and ask the leader."
+
+
+class OffsetOutOfRange(FlyMQError):
+    """The log holds no such offset."""
+
+    code = "OFFSET_OUT_OF_RANGE"
+    hint = "Ask for the earliest or latest offset; older records may have been removed by retention."
+
+
+class RecordNotFound(FlyMQError):
+    """There is no record at this offset."""
+
+    code = "RECORD_NOT_FOUND"
+    hint = "The offset holds a transaction marker, an aborted record or one removed by compaction; read the next one."
+
+
+class NotEnoughReplicas(FlyMQError):
+    """Fewer replicas are in sync than the topic asks for."""
+
+    code = "NOT_ENOUGH_REPLICAS"
+    retriable = True
+    hint = "Bring the missing brokers back, or lower the topic's `min.insync.replicas`."
+
+
+# --- producers and transactions -------------------------------------------------------------------------------------
+
+
+class OutOfOrderSequence(FlyMQError):
+    """The batch does not follow the producer's last one: something between is missing."""
+
+    code = "OUT_OF_ORDER_SEQUENCE"
+    hint = "The producer lost a batch; start a new producer id, and a new transaction if one was open."
+
+
+class ProducerFenced(FlyMQError):
+    """A newer producer has taken over this producer's identity."""
+
+    code = "PRODUCER_FENCED"
+    hint = "Stop this producer: another one of the same transactional id runs."
+
+
+class UnknownProducer(FlyMQError):
+    """The broker does not remember this producer."""
+
+    code = "UNKNOWN_PRODUCER"
+    hint = "Its records have expired; start a new producer id."
+
+
+class InvalidTransactionState(FlyMQError):
+    """The transaction is not in a state that allows this."""
+
+    code = "INVALID_TRANSACTION_STATE"
+    hint = "Begin a transaction first; abort one that failed before beginning the next."
+
+
+# --- the disk -------------------------------------------------------------------------------------------------------
+
+
+class StorageError(FlyMQError):
+    """The disk refused an operation."""
+
+    code = "STORAGE_ERROR"
+    retriable = True
+    hint = "See the broker's log for the file and the system's answer."
+
+
+class DiskFull(StorageError):
+    """No space is left on the disk."""
+
+    code = "DISK_FULL"
+    hint = "Free some space or lower the topics' retention, then restart the broker or reopen the partition."
+
+
+class DiskPermissionDenied(StorageError):
+    """The broker may not use this file."""
+
+    code = "DISK_PERMISSION_DENIED"
+    hint = "Give the broker's user read and write access to its data directory."
+
+
+class FileVanished(StorageError):
+    """A file of the log is no longer there."""
+
+    code = "FILE_VANISHED"
+    hint = "Something else removed it; restore the partition from a replica or a backup."
+
+
+class DirectoryLocked(StorageError):
+    """Another process uses this data directory."""
+
+    code = "DIRECTORY_LOCKED"
+    retriable = False
+    hint = "Stop the other broker, or give this one its own --data-dir."
+
+
+class PartitionOffline(StorageError):
+    """The partition was taken offline after a failure of its disk."""
+
+    code = "PARTITION_OFFLINE"
+    hint = "The message says what failed; mend it and restart the broker or reopen the partition."
+
+
+class CorruptLog(StorageError):
+    """The log holds bytes that are not what was written."""
+
+    code = "CORRUPT_LOG"
+    retriable = False
+    hint = "The file and position are in the message; restore the partition from a replica or a backup."
+
+
+class FsyncFailed(StorageError):
+    """The disk could not make written data durable; the broker stops."""
+
+    code = "FSYNC_FAILED"
+    retriable = False
+    hint = "Check the disk before starting the broker again: after a failed fsync, cached data cannot be trusted."
+
+
+def all_errors() -> dict[str, type[FlyMQError]]:
+    """Map each stable code to its class."""
+    found: dict[str, type[FlyMQError]] = {}
+    pending: list[type[FlyMQError]] = [FlyMQError]
+    while pending:
+        error = pending.pop()
+        assert found.get(error.code, error) is error, f"two errors share the code {error.code}"
+        found[error.code] = error
+        pending.extend(error.__subclasses__())
+    return found

@@ -1,0 +1,104 @@
+"""The settings of one topic: names, meanings, limits and defaults in one table.
+
+Names are those Kafka users know (`retention.ms`), so that every protocol can use them as they are; `persistence` and
+`memory.bytes` are FlyMQ's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any
+
+from flymq.model.delivery import CleanupPolicy, Persistence, TimestampType
+from flymq.model.errors import InvalidSetting
+
+UNLIMITED = -1
+_DAY_MS = 24 * 60 * 60 * 1000
+_INT64_MAX = (1 << 63) - 1
+
+
+def _setting(name: str, default: Any, text: str, *, low: int = 0, high: int = _INT64_MAX) -> Any:
+    return field(default=default, metadata={"name": name, "text": text, "low": low, "high": high})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a topic promises about its records: how long, how large, how durable."""
+
+    retention_ms: int = _setting(
+        "retention.ms", 7 * _DAY_MS, "How long records are kept; -1 keeps them for ever.", low=UNLIMITED
+    )
+    retention_bytes: int = _setting(
+        "retention.bytes", 1 << 30, "How much each partition keeps; -1 sets no limit.", low=UNLIMITED
+    )
+    cleanup_policy: CleanupPolicy = _setting(
+        "cleanup.policy", CleanupPolicy.DELETE, "`delete` old records, `compact` to the last value per key, or both."
+    )
+    persistence: Persistence = _setting(
+        "persistence", Persistence.DISK, "`memory`, `disk` (page cache) or `fsync` (on the disk before the answer)."
+    )
+    memory_bytes: int = _setting(
+        "memory.bytes", 64 << 20, "How much each partition of a `memory` topic holds.", low=1 << 10
+    )
+    segment_bytes: int = _setting(
+        "segment.bytes", 128 << 20, "Size at which a new segment file is begun.", low=1 << 10, high=(1 << 31) - 1
+    )
+    segment_ms: int = _setting("segment.ms", 7 * _DAY_MS, "Age at which a new segment file is begun.", low=1)
+    index_interval_bytes: int = _setting(
+        "index.interval.bytes", 4096, "Bytes of records between two entries of the sparse index."
+    )
+    max_message_bytes: int = _setting(
+        "max.message.bytes", 1 << 20, "Largest batch of records accepted.", low=0, high=(1 << 31) - 1
+    )
+    timestamp_type: TimestampType = _setting(
+        "message.timestamp.type", TimestampType.CREATE, "`create`: the producer's time; `append`: the broker's."
+    )
+    delete_retention_ms: int = _setting(
+        "delete.retention.ms", _DAY_MS, "How long compaction keeps the mark of a deleted key."
+    )
+    min_compaction_lag_ms: int = _setting(
+        "min.compaction.lag.ms", 0, "How long a record stays out of reach of compaction."
+    )
+    min_cleanable_ratio_percent: int = _setting(
+        "min.cleanable.ratio.percent", 50, "Share of uncompacted bytes at which compaction starts.", high=100
+    )
+    min_insync_replicas: int = _setting(
+        "min.insync.replicas", 1, "Replicas that must have a record before acks=all is answered.", low=1
+    )
+
+    def with_changes(self, changes: Mapping[str, Any]) -> TopicConfig:
+        """Return these settings with `changes` by their public names; None brings a default back."""
+        by_name = {f.metadata["name"]: f for f in fields(self)}
+        parsed = {}
+        for name, value in changes.items():
+            if name not in by_name:
+                raise InvalidSetting(f"unknown topic setting {name!r}", hint=f"Known: {', '.join(sorted(by_name))}.")
+            f = by_name[name]
+            parsed[f.name] = f.default if value is None else _parse(name, value, f.default, f.metadata)
+        return replace(self, **parsed)
+
+    def to_mapping(self) -> dict[str, str | int]:
+        """Return every setting by its public name, as plain values."""
+        plain: dict[str, str | int] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            plain[f.metadata["name"]] = value.value if isinstance(value, Enum) else value
+        return plain
+
+
+def _parse(name: str, value: Any, default: Any, limits: Mapping[str, Any]) -> Any:
+    if isinstance(default, Enum):
+        try:
+            return type(default)(getattr(value, "value", value))
+        except ValueError:
+            known = ", ".join(repr(choice.value) for choice in type(default))
+            raise InvalidSetting(f"{name} takes one of {known}, not {value!r}") from None
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise InvalidSetting(f"{name} takes a whole number, not {value!r}") from None
+    if isinstance(value, bool) or not limits["low"] <= number <= limits["high"]:
+        raise InvalidSetting(f"{name} takes a whole number from {limits['low']} to {limits['high']}, not {value!r}")
+    return number

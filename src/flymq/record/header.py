@@ -1,0 +1,190 @@
+"""Read and patch the 61 bytes in front of a record batch, without touching its records.
+
+    offset size field
+       0    8   base offset            given by the broker at append
+       8    4   length                 bytes after this field
+      12    4   leader epoch           given by the broker at append
+      16    1   magic                  2
+      17    4   CRC32C                 of everything from `attributes` to the end
+      21    2   attributes             see below
+      23    4   last offset delta
+      27    8   base timestamp         ms; the delete horizon when attribute bit 6 is set
+      35    8   max timestamp          ms
+      43    8   producer id            -1: none
+      51    2   producer epoch         -1: none
+      53    4   base sequence          -1: none
+      57    4   record count
+      61        records, compressed as one block when the attributes say so
+
+Attributes: bits 0-2 compression, bit 3 timestamp set by the broker, bit 4 transactional, bit 5 control batch, bit 6
+delete horizon. The base offset and the leader epoch lie outside the checksum, so the broker assigns them in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from flymq.model.errors import CorruptBatch, InvalidBatch, UnsupportedBatchVersion
+from flymq.record.checksum import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+assert HEADER_SIZE == 61
+
+LENGTH_END = 12  # the length field counts what comes after it
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+MAGIC = 2
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+_CRC = Struct(">I")
+_SEQUENCE_SPAN = 1 << 31
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields, in the order of their bytes."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from 2**31 - 1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCE_SPAN
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When this batch's tombstones and markers may go; set by compaction."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def has_producer(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Return the header at `position`. Checks that it can be one; `check_batch` checks the checksum too."""
+    if len(buffer) - position < HEADER_SIZE:
+        raise _too_short(buffer, position)
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise _wrong_magic(header.magic)
+    if header.length < HEADER_SIZE - LENGTH_END:
+        raise InvalidBatch(f"a batch of {header.length} bytes after its length cannot hold a header")
+    if header.last_offset_delta < 0 or header.count < 0 or header.base_offset < 0:
+        raise InvalidBatch("a batch's offset, offset delta and record count must not be negative")
+    return header
+
+
+def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Return the header of the whole, undamaged batch at `position`, or raise what is wrong with it."""
+    header = parse_header(buffer, position)
+    end = position + header.length + LENGTH_END
+    if end > len(buffer):
+        raise InvalidBatch(f"the batch says {header.size} bytes, {len(buffer) - position} are there")
+    actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
+    if actual != header.crc:
+        raise CorruptBatch(f"the checksum says {header.crc:#010x}, the bytes say {actual:#010x}")
+    return header
+
+
+def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each whole batch in a run; a batch cut off at the end is left out."""
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = parse_header(buffer, position)
+        if position + header.size > end:
+            return
+        yield position, header
+        position += header.size
+
+
+def assign(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Write what the broker gives a batch. Neither field is under the checksum."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> None:
+    """Mark the batch with the broker's time, which every record then has, and renew the checksum."""
+    Struct(">h").pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
+    _OFFSET.pack_into(buffer, position + 35, now_ms)
+    renew_checksum(buffer, position, header.size)
+
+
+def renew_checksum(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    """Make the checksum right again after a change under it."""
+    covered = memoryview(buffer)[position + ATTRIBUTES_AT : position + size]
+    _CRC.pack_into(buffer, position + CRC_AT, crc32c(covered))
+
+
+def _too_short(buffer: Buffer, position: int) -> InvalidBatch:
+    available = len(buffer) - position
+    if available > MAGIC_AT and buffer[position + MAGIC_AT] in (0, 1):
+        return _wrong_magic(buffer[position + MAGIC_AT])
+    return InvalidBatch(f"a batch has at least {HEADER_SIZE} bytes, {available} are there")
+
+
+def _wrong_magic(magic: int) -> InvalidBatch:
+    if magic in (0, 1):
+        return UnsupportedBatchVersion(f"a message set of magic {magic}; only record batches of magic 2 are accepted")
+    return InvalidBatch(f"not a record batch: magic {magic}")
