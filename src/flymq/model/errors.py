@@ -293,6 +293,153 @@ class FsyncFailed(StorageError):
     hint = "Check the disk before starting the broker again: after a failed fsync, cached data cannot be trusted."
 
 
+# --- the metadata store ---------------------------------------------------------------------------------------------
+
+
+class MetadataError(FlyMQError):
+    """The metadata store could not do what was asked."""
+
+    code = "METADATA_ERROR"
+    hint = "See the broker's log for what the store answered."
+
+
+class MetadataUnavailable(MetadataError):
+    """The metadata store cannot be reached; nothing was changed."""
+
+    code = "METADATA_UNAVAILABLE"
+    retriable = True
+    hint = "Try again; if it lasts, check the metadata store and the way to it."
+
+
+class IndeterminateResult(MetadataError):
+    """The metadata store may or may not have made the change: its answer was lost."""
+
+    code = "INDETERMINATE_RESULT"
+    hint = "Read the keys again to learn whether the change was made; do not repeat it blindly."
+
+
+class RevisionCompacted(MetadataError):
+    """The metadata store has forgotten the changes since this revision."""
+
+    code = "REVISION_COMPACTED"
+    hint = "Read everything again and watch from the revision that read came with."
+
+
+class SessionEnded(MetadataError):
+    """The session has ended and its keys are gone."""
+
+    code = "SESSION_ENDED"
+    hint = "Open a new session and write its keys again."
+
+
+class InvalidTxn(MetadataError):
+    """The metadata transaction breaks a rule every engine has to keep."""
+
+    code = "INVALID_TXN"
+    hint = "Split it, or name each key once; the message says which rule was broken."
+
+
+class CorruptMetadata(MetadataError):
+    """The metadata file is damaged, or is not one of FlyMQ's."""
+
+    code = "CORRUPT_METADATA"
+    hint = "Move the file away and restore it from a backup; it knows the topics, the partitions' records lie beside it."
+
+
+class MetadataTooNew(MetadataError):
+    """The metadata file was written by a newer FlyMQ."""
+
+    code = "METADATA_TOO_NEW"
+    hint = "Start the newer version again, or restore the file from a backup made before the upgrade."
+
+
+# --- consumer groups ------------------------------------------------------------------------------------------------
+
+
+class GroupNotFound(FlyMQError):
+    """There is no such consumer group."""
+
+    code = "GROUP_NOT_FOUND"
+    hint = "`flymq group list` names the groups; one exists from its first member or commit on."
+
+
+class UnknownMember(FlyMQError):
+    """The group does not have this member, or no longer."""
+
+    code = "UNKNOWN_MEMBER"
+    hint = "The member was silent for longer than its session timeout; it joins again as a new one."
+
+
+class StaleGeneration(FlyMQError):
+    """The group has been shared out anew since; this member's share may belong to another one."""
+
+    code = "STALE_GENERATION"
+    hint = "Join the group again; commit only what the new share allows."
+
+
+class RebalanceInProgress(FlyMQError):
+    """The group is being shared out anew."""
+
+    code = "REBALANCE_IN_PROGRESS"
+    retriable = True
+    hint = "Join the group again to get the new share."
+
+
+# --- connections and who is behind them -----------------------------------------------------------------------------
+
+
+class Unauthenticated(FlyMQError):
+    """The connection must authenticate first."""
+
+    code = "UNAUTHENTICATED"
+    hint = "Give the client a username and a password."
+
+
+class AuthenticationFailed(FlyMQError):
+    """The username or the password is wrong."""
+
+    code = "AUTHENTICATION_FAILED"
+    hint = "Check the credentials; the broker's log names the user and the address."
+
+
+class BrokerUnavailable(FlyMQError):
+    """No broker could be reached."""
+
+    code = "BROKER_UNAVAILABLE"
+    retriable = True
+    hint = "Check the address and that the broker runs: `flymq server start --dev` starts one on this machine."
+
+
+class ConnectionLost(FlyMQError):
+    """The connection ended before the answer came; the request may have been carried out."""
+
+    code = "CONNECTION_LOST"
+    retriable = True
+    hint = "Try again; an idempotent producer does so without duplicates."
+
+
+class RequestTimedOut(FlyMQError):
+    """The answer did not come in time; the request may have been carried out."""
+
+    code = "REQUEST_TIMED_OUT"
+    retriable = True
+    hint = "Try again, or allow more time with `request_timeout_ms`."
+
+
+class UnknownBrokerError(FlyMQError):
+    """The broker reported an error that this client does not know."""
+
+    code = "UNKNOWN_BROKER_ERROR"
+    hint = "The broker may be newer than the client; upgrade the client."
+
+
+class UnknownRetriableError(UnknownBrokerError):
+    """The broker reported an error that this client does not know, and that another try can help."""
+
+    code = "UNKNOWN_RETRIABLE_ERROR"
+    retriable = True
+
+
 def all_errors() -> dict[str, type[FlyMQError]]:
     """Map each stable code to its class."""
     found: dict[str, type[FlyMQError]] = {}

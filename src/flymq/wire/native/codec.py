@@ -1,0 +1,112 @@
+"""Messages to frames and back. The other end's mistakes become named errors, never anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.msgpack import Decoder, Encoder
+
+from flymq.model.errors import (
+    BrokenFrame,
+    FlyMQError,
+    InvalidRequest,
+    UnknownBrokerError,
+    UnknownOpcode,
+    UnknownRetriableError,
+    all_errors,
+)
+from flymq.wire.native.framing import HEADER, HEADER_SIZE, MAGIC, VERSION
+from flymq.wire.native.messages.fields import U32, Failure, Message
+from flymq.wire.native.messages.session import ErrorAnswer
+from flymq.wire.native.opcodes import Opcode, answer_to
+from flymq.wire.native.operations import OPCODE_OF, OPERATIONS, UNASKED
+
+_ENCODER = Encoder()
+_REQUESTS: dict[int, Decoder[Any]] = {opcode: Decoder(operation.request) for opcode, operation in OPERATIONS.items()}
+_ANSWERS: dict[int, Decoder[Any]] = {
+    **{answer_to(opcode): Decoder(operation.answer) for opcode, operation in OPERATIONS.items() if operation.answer},
+    **{opcode: Decoder(message) for opcode, message in UNASKED.items()},
+}
+_ERRORS = all_errors()
+
+
+class _IdOnly(Struct):
+    id: U32 = 0
+
+
+_ID = Decoder(_IdOnly)
+
+
+def encode_frame(opcode: int, message: Message) -> bytearray:
+    """Return the frame that carries `message`."""
+    frame = bytearray(HEADER_SIZE)
+    _ENCODER.encode_into(message, frame, HEADER_SIZE)
+    HEADER.pack_into(frame, 0, MAGIC, VERSION, opcode, len(frame) - HEADER_SIZE)
+    return frame
+
+
+def encode_request(request: Message) -> bytearray:
+    return encode_frame(OPCODE_OF[type(request)], request)
+
+
+def encode_answer(opcode: int, answer: Message) -> bytearray:
+    """Return the frame that answers a request of this opcode."""
+    return encode_frame(answer_to(opcode), answer)
+
+
+def encode_error(error: FlyMQError, request_id: int = 0) -> bytearray:
+    """Return the frame that says why a request failed, or why the connection ends."""
+    answer = ErrorAnswer(
+        id=request_id, code=error.code, message=error.message, hint=error.hint, retriable=error.retriable
+    )
+    return encode_frame(Opcode.ERROR, answer)
+
+
+def decode_request(opcode: int, payload: bytes | bytearray | memoryview) -> Message:
+    """Return the request. Its `Bin` fields are views of `payload`."""
+    decoder = _REQUESTS.get(opcode)
+    if decoder is None:
+        raise UnknownOpcode(f"opcode {opcode:#04x} is not a request of this protocol")
+    try:
+        request: Message = decoder.decode(payload)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"{Opcode(opcode).name}: {_reason(error)}") from None
+    return request
+
+
+def decode_answer(opcode: int, payload: bytes | bytearray | memoryview) -> Message:
+    """Return what a broker sent: an answer, an `ErrorAnswer` or a delivery. Its `Bin` fields are views of `payload`."""
+    decoder = _ANSWERS.get(opcode)
+    if decoder is None:
+        raise BrokenFrame(f"a frame of the unknown opcode {opcode:#04x} from the broker")
+    try:
+        answer: Message = decoder.decode(payload)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenFrame(f"an answer of opcode {opcode:#04x} that cannot be read: {_reason(error)}") from None
+    return answer
+
+
+def peek_id(payload: bytes | bytearray | memoryview) -> int:
+    """Return the id of a request that could not be decoded as a whole, or 0: the error should find its request."""
+    try:
+        return _ID.decode(payload).id
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+
+
+def error_of(failure: Failure | ErrorAnswer) -> FlyMQError:
+    """Return the error the other end reported. A newer broker may know codes this end does not."""
+    known = _ERRORS.get(failure.code)
+    if known is not None:
+        return known(failure.message, hint=failure.hint)
+    unknown = UnknownRetriableError if failure.retriable else UnknownBrokerError
+    return unknown(f"{failure.code}: {failure.message}", hint=failure.hint)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return str(error).replace("`", "")
+    if isinstance(error, RecursionError):
+        return "values are nested too deeply"
+    return f"broken MessagePack: {error}"

@@ -1,0 +1,63 @@
+"""Frames whose batches are sent from somewhere else, without passing through the encoder.
+
+A fetch answer is small fields around large binary values that lie in the page cache. `encode_around` writes everything
+but those values, in pieces; the sender puts each body behind its piece with `sendmsg` or `sendfile`:
+
+    piece 0 | body 0 | piece 1 | body 1 | …
+
+It relies on `partitions` being the last field of its message and `batches` the last one of each partition. Readers need
+not care: a map's order means nothing to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any
+
+from msgspec import Raw
+from msgspec.msgpack import Encoder
+
+from flymq.wire.native.framing import frame_header
+from flymq.wire.native.messages.push import Deliver
+from flymq.wire.native.messages.records import FetchAnswer, FetchedPartition
+from flymq.wire.native.opcodes import Opcode, answer_to
+
+_ENCODER = Encoder()
+_BIN32 = Struct(">BI")
+_ARRAY32 = Struct(">BI")
+_EMPTY_ARRAY = b"\x90"
+
+
+def encode_around(message: FetchAnswer | Deliver, lengths: Sequence[int]) -> list[bytes]:
+    """Return the pieces before each partition's body; the body of partition `i` has `lengths[i]` bytes.
+
+    The partitions' own `batches` are overwritten. Without partitions there is one piece, the whole frame.
+    """
+    partitions = message.partitions
+    assert len(partitions) == len(lengths)
+    pieces = [_encode_up_to_body(partition, length) for partition, length in zip(partitions, lengths, strict=True)]
+    head = _encode_up_to_partitions(message)
+    if not pieces:
+        pieces = [b""]
+    payload_length = len(head) + sum(map(len, pieces)) + sum(lengths)
+    opcode = Opcode.DELIVER if isinstance(message, Deliver) else answer_to(Opcode.FETCH)
+    pieces[0] = frame_header(opcode, payload_length) + head + pieces[0]
+    return pieces
+
+
+def _encode_up_to_body(partition: FetchedPartition, length: int) -> bytes:
+    body: Any = Raw(_BIN32.pack(0xC6, length))  # written as it is: the head of a binary value that is yet to come
+    partition.batches = body
+    return _ENCODER.encode(partition)
+
+
+def _encode_up_to_partitions(message: FetchAnswer | Deliver) -> bytes:
+    bare: FetchAnswer | Deliver
+    if isinstance(message, Deliver):
+        bare = Deliver(id=message.id, subscription=message.subscription, partitions=[])
+    else:
+        bare = FetchAnswer(id=message.id, partitions=[])
+    encoded = _ENCODER.encode(bare)
+    assert encoded.endswith(_EMPTY_ARRAY)
+    return encoded[:-1] + _ARRAY32.pack(0xDD, len(message.partitions))

@@ -1,0 +1,63 @@
+"""What the messages are made of: the common base and the kinds of values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from flymq.model.errors import FlyMQError
+
+U16 = Annotated[int, Meta(ge=0, lt=1 << 16)]
+U32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
+I32 = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
+I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Offset = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+PartitionIndex = Annotated[int, Meta(ge=0, lt=1 << 31)]
+
+if TYPE_CHECKING:
+    Bin: TypeAlias = bytes | bytearray | memoryview
+else:
+    Bin = memoryview  # decoded as a view of the frame: no copy
+
+EMPTY = memoryview(b"")
+ANY_PARTITION = -1
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class Part(Struct, omit_defaults=True):
+    """A map inside a message."""
+
+
+class Message(Struct, kw_only=True, omit_defaults=True):
+    """A whole payload. The answer carries the `id` of its request."""
+
+    id: U32 = 0
+
+
+class Failure(Part):
+    """Why one part of a request failed while others may not have."""
+
+    code: str
+    message: str = ""
+    hint: str = ""
+    retriable: bool = False
+
+    @classmethod
+    def of(cls, error: FlyMQError) -> Failure:
+        return cls(code=error.code, message=error.message, hint=error.hint, retriable=error.retriable)
+
+
+class PartitionRef(Part):
+    """One partition of one topic."""
+
+    topic: str
+    partition: PartitionIndex
+
+
+class TopicPartitions(Part):
+    """Several partitions of one topic."""
+
+    topic: str
+    partitions: list[PartitionIndex]

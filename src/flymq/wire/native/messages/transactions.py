@@ -1,0 +1,69 @@
+"""Producer identities and transactions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from flymq.wire.native.messages.fields import I32, I64, U32, Message
+from flymq.wire.native.messages.groups import NO_GENERATION, OffsetToCommit
+
+ProducerEpoch = Annotated[int, Meta(ge=-1, lt=1 << 15)]
+
+
+class InitProducer(Message):
+    """A producer id for sequence numbers. With a transactional id: the same id again, and older holders are fenced."""
+
+    transactional_id: str = ""
+    transaction_timeout_ms: U32 = 60_000
+
+
+class InitProducerAnswer(Message):
+    """The identity to write into batches."""
+
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+
+
+class BeginTxn(Message):
+    """From here on, batches of this producer belong to one transaction."""
+
+    transactional_id: str
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+
+
+class CommitTxn(Message):
+    """Make everything since BEGIN_TXN visible at once."""
+
+    transactional_id: str
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+
+
+class AbortTxn(Message):
+    """Make nothing since BEGIN_TXN visible, ever."""
+
+    transactional_id: str
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+
+
+class EndTxnAnswer(Message):
+    """The transaction has ended. The epoch to use from now on, so that a late batch cannot reach the next one."""
+
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+
+
+class TxnCommitOffsets(Message):
+    """Commit consumed offsets with the transaction: they count exactly if it commits."""
+
+    transactional_id: str
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+    group: str
+    offsets: list[OffsetToCommit]
+    member: str = ""
+    generation: I32 = NO_GENERATION

@@ -1,0 +1,62 @@
+"""The table of operations: opcode, request, answer. Gateway and client both read it; adding one is one line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flymq.wire.native.messages import groups, push, records, session, topics, transactions
+from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.opcodes import Opcode
+
+
+class Operation(NamedTuple):
+    """What is asked and what is answered; `answer` is None where nothing is."""
+
+    request: type[Message]
+    answer: type[Message] | None
+
+
+OPERATIONS: dict[Opcode, Operation] = {
+    Opcode.PRODUCE: Operation(records.Produce, records.ProduceAnswer),
+    Opcode.CONSUME: Operation(records.Consume, records.ConsumeAnswer),
+    Opcode.CREATE_TOPIC: Operation(topics.CreateTopic, topics.CreateTopicAnswer),
+    Opcode.DELETE_TOPIC: Operation(topics.DeleteTopic, session.Done),
+    Opcode.LIST_TOPICS: Operation(topics.ListTopics, topics.ListTopicsAnswer),
+    Opcode.FETCH: Operation(records.Fetch, records.FetchAnswer),
+    Opcode.PRODUCE_BATCH: Operation(records.ProduceBatch, records.ProduceBatchAnswer),
+    Opcode.LIST_OFFSETS: Operation(records.ListOffsets, records.ListOffsetsAnswer),
+    Opcode.METADATA: Operation(topics.Metadata, topics.MetadataAnswer),
+    Opcode.DESCRIBE_TOPIC: Operation(topics.DescribeTopic, topics.DescribeTopicAnswer),
+    Opcode.ALTER_TOPIC: Operation(topics.AlterTopic, session.Done),
+    Opcode.ADD_PARTITIONS: Operation(topics.AddPartitions, session.Done),
+    Opcode.DELETE_RECORDS: Operation(records.DeleteRecords, records.DeleteRecordsAnswer),
+    Opcode.SUBSCRIBE: Operation(groups.Subscribe, groups.SubscribeAnswer),
+    Opcode.COMMIT: Operation(groups.Commit, groups.CommitAnswer),
+    Opcode.HEARTBEAT: Operation(groups.Heartbeat, session.Done),
+    Opcode.LEAVE: Operation(groups.Leave, session.Done),
+    Opcode.SYNC: Operation(groups.Sync, groups.SyncAnswer),
+    Opcode.FETCH_OFFSETS: Operation(groups.FetchOffsets, groups.FetchOffsetsAnswer),
+    Opcode.LIST_GROUPS: Operation(groups.ListGroups, groups.ListGroupsAnswer),
+    Opcode.DESCRIBE_GROUP: Operation(groups.DescribeGroup, groups.DescribeGroupAnswer),
+    Opcode.DELETE_GROUP: Operation(groups.DeleteGroup, session.Done),
+    Opcode.RESET_OFFSETS: Operation(groups.ResetOffsets, groups.ResetOffsetsAnswer),
+    Opcode.BEGIN_TXN: Operation(transactions.BeginTxn, session.Done),
+    Opcode.COMMIT_TXN: Operation(transactions.CommitTxn, transactions.EndTxnAnswer),
+    Opcode.ABORT_TXN: Operation(transactions.AbortTxn, transactions.EndTxnAnswer),
+    Opcode.INIT_PRODUCER: Operation(transactions.InitProducer, transactions.InitProducerAnswer),
+    Opcode.TXN_COMMIT_OFFSETS: Operation(transactions.TxnCommitOffsets, groups.CommitAnswer),
+    Opcode.HELLO: Operation(session.Hello, session.HelloAnswer),
+    Opcode.AUTHENTICATE: Operation(session.Authenticate, session.AuthenticateAnswer),
+    Opcode.PING: Operation(session.Ping, session.Done),
+    Opcode.START_PUSH: Operation(push.StartPush, session.Done),
+    Opcode.CREDIT: Operation(push.Credit, None),
+    Opcode.STOP_PUSH: Operation(push.StopPush, session.Done),
+}
+
+UNASKED: dict[Opcode, type[Message]] = {
+    Opcode.DELIVER: push.Deliver,
+    Opcode.ERROR: session.ErrorAnswer,
+}
+"""Frames the broker sends that are not the answer of one operation."""
+
+OPCODE_OF: dict[type[Message], Opcode] = {operation.request: opcode for opcode, operation in OPERATIONS.items()}
