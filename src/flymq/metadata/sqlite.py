@@ -1,0 +1,330 @@
+"""The metadata of a single broker: one SQLite file, `metadata.db`, which this process alone uses.
+
+The file holds the entries as they are now and the number of the latest revision. A txn is one SQLite transaction, in
+WAL mode with `synchronous=FULL`: when `txn` returns, its change is on the disk and survives a kill or a power cut.
+The history of changes lives in memory only (see history.py): those who watch belong to this process, and start by
+reading everything.
+
+Calls run on the event loop, and never give way to others inside. A txn takes about as long as one fsync, and metadata
+changes when somebody creates or alters a topic, not when messages flow; a thread would add its own hop to each call
+and would leave, to a caller cancelled meanwhile, a change that was made but not told to anybody.
+
+A lease belongs to the process. Keys that a killed broker left behind go when the file is opened again.
+
+SQLite checks its structure, not its contents; so each row carries a checksum over its fields, and a flipped bit is an
+error, not a wrong leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from flymq.metadata.history import History, only_under
+from flymq.metadata.store import (
+    NO_LEASE,
+    Compare,
+    Delete,
+    DeletePrefix,
+    Entry,
+    Event,
+    EventBatch,
+    Get,
+    Op,
+    Put,
+    Snapshot,
+    TxnResult,
+    check_txn,
+    key_bounds,
+)
+from flymq.model.errors import (
+    CorruptMetadata,
+    DirectoryLocked,
+    DiskFull,
+    DiskPermissionDenied,
+    FlyMQError,
+    FsyncFailed,
+    MetadataTooNew,
+    MetadataUnavailable,
+    SessionEnded,
+)
+
+FORMAT_VERSION = 1
+APPLICATION_ID = 0x464C594D  # "FLYM", where `file` and SQLite's own tools look for it
+FIRST_REVISION = 1  # of an empty store, as in etcd: 0 is the revision of keys that are not there
+
+_SCHEMA = f"""
+CREATE TABLE entries (
+    key BLOB PRIMARY KEY,
+    value BLOB NOT NULL,
+    create_revision INTEGER NOT NULL,
+    mod_revision INTEGER NOT NULL,
+    lease INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE latest (revision INTEGER NOT NULL);
+INSERT INTO latest VALUES ({FIRST_REVISION});
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT_VERSION};
+"""
+_COLUMNS = "key, value, create_revision, mod_revision, lease, checksum"
+
+_Row = tuple[bytes, bytes, int, int, int, int]
+
+
+class SqliteMetadataStore:
+    """A `MetadataStore` in one file, or in memory when it is opened without a path."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str, revision: int, *, history_bytes_max: int) -> None:
+        self._connection = connection
+        self._name = name
+        self._revision = revision
+        self._history = History(revision + 1, bytes_max=history_bytes_max)
+        self._changed = asyncio.Event()
+        self._sessions: dict[int, SqliteSession] = {}
+        self._leases = count(NO_LEASE + 1)
+        self._is_closed = False
+
+    @classmethod
+    def open(cls, path: Path | None, *, history_bytes_max: int = 8 << 20) -> SqliteMetadataStore:
+        """Open the file, creating it if need be, or raise what is wrong with it. Its directory must be there."""
+        name = str(path) if path else ":memory:"
+        with _named_errors(name):
+            connection = sqlite3.connect(name, isolation_level=None, timeout=0)
+        try:
+            with _named_errors(name):
+                _prepare(connection, name)
+                revision = _latest_revision(connection, name)
+            store = cls(connection, name, revision, history_bytes_max=history_bytes_max)
+            store._delete_leased(lease=None)
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    async def txn(
+        self, compares: Sequence[Compare] = (), success: Sequence[Op] = (), failure: Sequence[Op] = ()
+    ) -> TxnResult:
+        check_txn(compares, success, failure)
+        events: dict[str, Event] = {}
+        with self._transaction(events):
+            succeeded = all(compare.holds(self._read(compare.key)) for compare in compares)
+            found = tuple(self._run(success if succeeded else failure, events))
+        return TxnResult(succeeded, self._revision, found)
+
+    async def range(self, prefix: str) -> Snapshot:
+        self._check_open()
+        with _named_errors(self._name):
+            return Snapshot(self._revision, tuple(self._read_under(prefix)))
+
+    async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[EventBatch]:
+        next_revision = from_revision
+        while not self._is_closed:
+            changed = self._changed  # taken before reading, so that what comes while reading wakes us too
+            for batch in self._history.since(next_revision):
+                next_revision = batch.revision + 1
+                if (seen := only_under(prefix, batch)) is not None:
+                    yield seen
+            await changed.wait()
+
+    async def session(self, ttl_s: int) -> SqliteSession:
+        """Open a session. `ttl_s` bounds how long a lost owner is missed; here the owner is this process."""
+        self._check_open()
+        session = SqliteSession(self, next(self._leases))
+        self._sessions[session.lease] = session
+        return session
+
+    def end_session(self, lease: int) -> None:
+        """Delete the keys of a session, then forget it; if the disk refuses, the session lives on."""
+        self._delete_leased(lease)
+        self._sessions.pop(lease).mark_ended()
+
+    async def close(self) -> None:
+        """Let go of the file. Keys of open sessions go when it is opened again: a full disk must not stop this."""
+        self._is_closed = True
+        self._changed.set()
+        for session in self._sessions.values():
+            session.mark_ended()
+        with _named_errors(self._name):
+            self._connection.close()
+
+    # --- inside ---
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise MetadataUnavailable("the metadata store is closed")
+
+    @contextmanager
+    def _transaction(self, events: dict[str, Event]) -> Iterator[None]:
+        """Commit what the block changed, if it changed anything, as the next revision; then tell the watchers.
+
+        The block enters what it changes into `events`.
+        """
+        self._check_open()
+        connection, revision = self._connection, self._revision + 1
+        try:
+            with _named_errors(self._name):
+                connection.execute("BEGIN IMMEDIATE")
+                yield
+                if events:
+                    connection.execute("UPDATE latest SET revision = ?", (revision,))
+                connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):  # a disk that refused the write may refuse this; the first error counts
+                    connection.execute("ROLLBACK")
+            raise
+        if events:
+            self._revision = revision
+            self._history.append(EventBatch(revision, tuple(events.values())))
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def _run(self, ops: Sequence[Op], events: dict[str, Event]) -> Iterator[Entry | None]:
+        """Do the operations in order; yield what each `Get` finds."""
+        for op in ops:
+            match op:
+                case Get(key):
+                    yield self._read(key)
+                case Put():
+                    events[op.key] = Event(op.key, self._write(op))
+                case Delete(key):
+                    self._delete((key.encode(),), "key = ?", events)
+                case DeletePrefix(prefix):
+                    self._delete(key_bounds(prefix), "key >= ? AND key < ?", events)
+
+    def _read(self, key: str) -> Entry | None:
+        row = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE key = ?", (key.encode(),)).fetchone()
+        return self._entry(row) if row else None
+
+    def _read_under(self, prefix: str) -> Iterator[Entry]:
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM entries WHERE key >= ? AND key < ? ORDER BY key", key_bounds(prefix)
+        )
+        return map(self._entry, rows)
+
+    def _write(self, put: Put) -> Entry:
+        if put.lease != NO_LEASE and put.lease not in self._sessions:
+            raise SessionEnded(f"the session of {put.key!r} has ended")
+        revision = self._revision + 1
+        old = self._read(put.key)
+        entry = Entry(put.key, put.value, old.create_revision if old else revision, revision)
+        row = (put.key.encode(), put.value, entry.create_revision, revision, put.lease)
+        self._connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
+        return entry
+
+    def _delete(self, bounds: tuple[bytes | int, ...], where: str, events: dict[str, Event]) -> None:
+        keys = self._connection.execute(f"SELECT key FROM entries WHERE {where} ORDER BY key", bounds).fetchall()
+        if keys:
+            self._connection.execute(f"DELETE FROM entries WHERE {where}", bounds)
+            events.update((key, Event(key, None)) for key in (raw.decode() for (raw,) in keys))
+
+    def _delete_leased(self, lease: int | None) -> None:
+        """Delete the keys of one lease, or of all."""
+        events: dict[str, Event] = {}
+        with self._transaction(events):
+            if lease is None:
+                self._delete((NO_LEASE,), "lease <> ?", events)
+            else:
+                self._delete((lease,), "lease = ?", events)
+
+    def _entry(self, row: _Row) -> Entry:
+        key, value, create_revision, mod_revision, _, checksum = row
+        if _checksum(*row[:5]) != checksum:
+            raise CorruptMetadata(f"{self._name}: the entry {key!r} does not match its checksum")
+        return Entry(key.decode(), value, create_revision, mod_revision)
+
+
+class SqliteSession:
+    """A `Session` that lives as long as this process keeps its store open."""
+
+    def __init__(self, store: SqliteMetadataStore, lease: int) -> None:
+        self._store = store
+        self._lease = lease
+        self._ended = asyncio.Event()
+
+    @property
+    def lease(self) -> int:
+        return self._lease
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def wait_ended(self) -> None:
+        await self._ended.wait()
+
+    async def close(self) -> None:
+        if not self.has_ended:
+            self._store.end_session(self._lease)
+
+    def mark_ended(self) -> None:
+        self._ended.set()
+
+
+def _checksum(key: bytes, value: bytes, create_revision: int, mod_revision: int, lease: int) -> int:
+    """Cover every field, and where the key ends and the value begins."""
+    return zlib.crc32(value, zlib.crc32(b"%d %d %d %d " % (len(key), create_revision, mod_revision, lease) + key))
+
+
+def _prepare(connection: sqlite3.Connection, name: str) -> None:
+    """Make a fresh or a known file ready for use; raise for any other."""
+    # Exclusive: a second process is refused, and SQLite needs no memory shared between processes. Must come first.
+    _pragma(connection, "locking_mode = EXCLUSIVE")
+    version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
+    (table_count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    is_fresh = table_count == 0 and version == 0
+    if not is_fresh and application != APPLICATION_ID:
+        raise CorruptMetadata(f"{name} is a database, but not one of FlyMQ's")
+    if version > FORMAT_VERSION:
+        raise MetadataTooNew(f"{name} has format {version}; this FlyMQ knows formats up to {FORMAT_VERSION}")
+    _pragma(connection, "journal_mode = WAL")
+    _pragma(connection, "synchronous = FULL")
+    if is_fresh:
+        connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+    damage = _pragma(connection, "quick_check(1)")
+    if damage != "ok":
+        raise CorruptMetadata(f"{name}: {damage}")
+
+
+def _latest_revision(connection: sqlite3.Connection, name: str) -> int:
+    (revision,) = connection.execute("SELECT revision FROM latest").fetchone()
+    (newest,) = connection.execute("SELECT coalesce(max(mod_revision), 0) FROM entries").fetchone()
+    if revision < newest:
+        raise CorruptMetadata(f"{name}: an entry is of revision {newest}, the latest one is said to be {revision}")
+    return int(revision)
+
+
+def _pragma(connection: sqlite3.Connection, pragma: str) -> Any:
+    row = connection.execute(f"PRAGMA {pragma}").fetchone()
+    return row[0] if row else None
+
+
+_ERRORS: dict[int, type[FlyMQError]] = {
+    sqlite3.SQLITE_IOERR_FSYNC: FsyncFailed,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC: FsyncFailed,
+    sqlite3.SQLITE_CORRUPT: CorruptMetadata,
+    sqlite3.SQLITE_NOTADB: CorruptMetadata,
+    sqlite3.SQLITE_FULL: DiskFull,
+    sqlite3.SQLITE_BUSY: DirectoryLocked,
+    sqlite3.SQLITE_CANTOPEN: DiskPermissionDenied,
+    sqlite3.SQLITE_READONLY: DiskPermissionDenied,
+    sqlite3.SQLITE_PERM: DiskPermissionDenied,
+}
+
+
+@contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    """Turn SQLite's failures into FlyMQ's: by the exact code, else by the family in its low byte."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        named = _ERRORS.get(code) or _ERRORS.get(code & 0xFF, MetadataUnavailable)
+        raise named(f"{name}: {error}") from error
