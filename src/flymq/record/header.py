@@ -51,6 +51,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
 
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
@@ -73,7 +74,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    record_count: int
 
     @property
     def size(self) -> int:
@@ -130,7 +131,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise _wrong_magic(header.magic)
     if header.length < HEADER_SIZE - LENGTH_END:
         raise InvalidBatch(f"a batch of {header.length} bytes after its length cannot hold a header")
-    if header.last_offset_delta < 0 or header.count < 0 or header.base_offset < 0:
+    if header.last_offset_delta < 0 or header.record_count < 0 or header.base_offset < 0:
         raise InvalidBatch("a batch's offset, offset delta and record count must not be negative")
     return header
 

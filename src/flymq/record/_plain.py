@@ -1,0 +1,296 @@
+"""The records of a batch, in plain Python: the reference for `_fast`, and what runs where that is not built.
+
+Both modules have the same functions, give the same bytes and refuse the same input with the same words.
+
+    record = length: varint | attributes: 0 | timestamp delta: varint | offset delta: varint
+           | key: nullable | value: nullable | header count: varint | headers
+    header = name length: varint | name: UTF-8 | value: nullable
+    nullable = length: varint, -1 for null | bytes
+
+A varint is zigzag-encoded (0, -1, 1, -2, …) in groups of 7 bits, the lowest first; all but the last have the top bit.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from flymq.model.errors import InvalidBatch, MessageTooLarge
+from flymq.record.header import NO_TIMESTAMP, Buffer
+from flymq.record.record import BinaryColumn, Columns, Header, Pair, Record, RecordLike, Row, Section
+
+BATCH_BYTES_MAX = (1 << 31) - 1
+COLUMN_BYTES_MAX = (1 << 31) - 1
+RECORD_BYTES_MIN = 7  # seven fields of one byte each
+
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_UINT64_MAX = (1 << 64) - 1
+_WORD = Struct("<I")
+
+_RawHeader = tuple[bytes, bytes | None]
+_RawRecord = tuple[int, int, bytes | None, bytes | None, list[_RawHeader]]
+
+
+# --- records to bytes -----------------------------------------------------------------------------------------------
+
+
+def encode_records(
+    records: Sequence[RecordLike], headroom: int, timestamp_ms: int = NO_TIMESTAMP
+) -> tuple[bytearray, int, int]:
+    """Return the records after `headroom` free bytes, the base timestamp and the highest one.
+
+    Records without a time of their own get `timestamp_ms`. Their offsets count from 0, whatever they were.
+    """
+    full = [_complete(record, timestamp_ms) for record in records]
+    times = [record.timestamp_ms for record in full]
+    base = times[0] if times else timestamp_ms
+    out = bytearray(headroom)
+    for delta, record in enumerate(full):
+        _append_record(out, record, delta, base)
+    return out, base, max(times, default=timestamp_ms)
+
+
+def encode_kept(records: Sequence[Record], headroom: int, base_offset: int, base_timestamp: int) -> bytearray:
+    """Return the records after `headroom` free bytes, each with the offset and the time it has."""
+    out = bytearray(headroom)
+    for record in records:
+        _append_record(out, _complete(record, NO_TIMESTAMP), record.offset - base_offset, base_timestamp)
+    return out
+
+
+def _complete(record: RecordLike, timestamp_ms: int) -> Record:
+    if not isinstance(record, tuple) or not 2 <= len(record) <= 5:
+        raise TypeError("a record is a Record or a tuple (key, value[, headers[, timestamp_ms]])")
+    whole = record if isinstance(record, Record) else Record(*record)
+    if not isinstance(whole.timestamp_ms, int):
+        raise TypeError("a record's timestamp_ms is an int")
+    if whole.timestamp_ms == NO_TIMESTAMP:
+        whole = whole._replace(timestamp_ms=timestamp_ms)
+    if not _INT64_MIN <= whole.timestamp_ms <= _INT64_MAX:
+        raise InvalidBatch("a record's time is out of range")
+    return whole
+
+
+def _append_record(out: bytearray, record: Record, offset_delta: int, base_timestamp: int) -> None:
+    timestamp_delta = record.timestamp_ms - base_timestamp
+    if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
+        raise InvalidBatch("a record's time is out of range")
+    parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
+    _append_nullable(parts, record.key)
+    _append_nullable(parts, record.value)
+    _append_headers(parts, record.headers)
+    size = sum(map(len, parts))
+    length = _varint(size)
+    if len(out) + len(length) + size > BATCH_BYTES_MAX:
+        raise MessageTooLarge("a batch is smaller than 2 GiB")
+    out += length
+    for part in parts:
+        out += part
+
+
+def _append_nullable(parts: list[bytes], field: bytes | None) -> None:
+    if field is None:
+        parts.append(b"\1")
+        return
+    if not isinstance(field, bytes):
+        raise TypeError(f"keys and values are bytes or None, not {type(field).__name__}")
+    parts.append(_varint(len(field)))
+    parts.append(field)
+
+
+def _append_headers(parts: list[bytes], headers: Sequence[Header]) -> None:
+    if not isinstance(headers, (list, tuple)):
+        raise TypeError("headers are a list or tuple of (str, bytes | None) tuples")
+    parts.append(_varint(len(headers)))
+    for header in headers:
+        if not isinstance(header, tuple) or len(header) != 2 or not isinstance(header[0], str):
+            raise TypeError("headers are a list or tuple of (str, bytes | None) tuples")
+        name = header[0].encode()
+        parts.append(_varint(len(name)))
+        parts.append(name)
+        _append_nullable(parts, header[1])
+
+
+def _varint(number: int) -> bytes:
+    rest = (number << 1) ^ (number >> 63)
+    if rest < 0x80:
+        return _ONE_BYTE[rest]
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+
+
+# --- bytes to records -----------------------------------------------------------------------------------------------
+
+
+def parse_records(sections: Sequence[Section], start_offset: int) -> list[Record]:
+    """Return the records from `start_offset` on."""
+    return [
+        Record(key, value, tuple((_name(name), content) for name, content in headers), timestamp, offset)
+        for section in sections
+        for offset, timestamp, key, value, headers in _walk(section, start_offset)
+    ]
+
+
+def parse_pairs(sections: Sequence[Section], start_offset: int) -> list[Pair]:
+    """Return (key, value) of the records from `start_offset` on."""
+    return [(key, value) for section in sections for _, _, key, value, _ in _walk(section, start_offset)]
+
+
+def parse_rows(sections: Sequence[Section], start_offset: int) -> list[Row]:
+    """Return (offset, timestamp, key, value) of the records from `start_offset` on."""
+    return [row[:4] for section in sections for row in _walk(section, start_offset)]
+
+
+def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns:
+    """Return the records from `start_offset` on as Arrow buffers."""
+    rows = [row for section in sections for row in _walk(section, start_offset)]
+    headers = [header for row in rows for header in row[4]]
+    for name, _ in headers:
+        _name(name)
+    return Columns(
+        row_count=len(rows),
+        offset=array("q", [row[0] for row in rows]).tobytes(),
+        timestamp_ms=array("q", [row[1] for row in rows]).tobytes(),
+        key=_binary_column([row[2] for row in rows]),
+        value=_binary_column([row[3] for row in rows]),
+        header_ends=_ends([len(row[4]) for row in rows]),
+        header_count=len(headers),
+        header_name=_binary_column([name for name, _ in headers]),
+        header_value=_binary_column([content for _, content in headers]),
+    )
+
+
+def _binary_column(fields: Sequence[bytes | None]) -> BinaryColumn:
+    validity = bytearray((len(fields) + 7) // 8)
+    for index, field in enumerate(fields):
+        if field is not None:
+            validity[index >> 3] |= 1 << (index & 7)
+    null_count = sum(field is None for field in fields)
+    return BinaryColumn(
+        null_count=null_count,
+        validity=bytes(validity) if null_count else None,
+        ends=_ends([len(field or b"") for field in fields]),
+        data=b"".join([field for field in fields if field]),
+    )
+
+
+def _ends(lengths: Sequence[int]) -> bytes:
+    ends = array("i", [0])
+    for length in lengths:
+        ends.append(ends[-1] + length)
+    return ends.tobytes()
+
+
+def _walk(section: Section, start_offset: int) -> Iterator[_RawRecord]:
+    """Yield the records from `start_offset` on. Those before are skipped by their length, unread."""
+    payload = bytes(section.payload)
+    end = len(payload)
+    if section.record_count > end // RECORD_BYTES_MIN:
+        raise InvalidBatch("the batch counts more records than its bytes can hold")
+    at, previous_delta = 0, -1
+    for _ in range(section.record_count):
+        length, at = _read_varint(payload, at, end)
+        if not 0 <= length <= end - at:
+            raise InvalidBatch("a record is longer than its batch")
+        record_end = at + length
+        if length == 0:
+            raise InvalidBatch("a record ends in the middle of a field")
+        timestamp_delta, at = _read_varint(payload, at + 1, record_end)
+        delta, at = _read_varint(payload, at, record_end)
+        if not previous_delta < delta <= section.last_offset_delta:
+            raise InvalidBatch("the offsets of the batch's records do not ascend within it")
+        previous_delta = delta
+        offset = section.base_offset + delta
+        if offset >= start_offset:
+            timestamp = _timestamp(section, timestamp_delta)
+            yield offset, timestamp, *_read_fields(payload, at, record_end)
+        at = record_end
+    if at != end:
+        raise InvalidBatch("bytes are left after the last record of the batch")
+
+
+def _timestamp(section: Section, delta: int) -> int:
+    if section.append_time_ms is not None:
+        return section.append_time_ms
+    timestamp = section.base_timestamp + delta
+    if not _INT64_MIN <= timestamp <= _INT64_MAX:
+        raise InvalidBatch("a record's time is out of range")
+    return timestamp
+
+
+def _read_fields(payload: bytes, at: int, end: int) -> tuple[bytes | None, bytes | None, list[_RawHeader]]:
+    key, at = _read_nullable(payload, at, end)
+    value, at = _read_nullable(payload, at, end)
+    count, at = _read_varint(payload, at, end)
+    if not 0 <= count <= (end - at) // 2:
+        raise InvalidBatch("a record counts more headers than its bytes can hold")
+    headers: list[_RawHeader] = []
+    for _ in range(count):
+        name, at = _read_nullable(payload, at, end)
+        if name is None:
+            raise InvalidBatch("a header has no name")
+        content, at = _read_nullable(payload, at, end)
+        headers.append((name, content))
+    if at != end:
+        raise InvalidBatch("bytes are left after the last field of a record")
+    return key, value, headers
+
+
+def _read_nullable(payload: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = _read_varint(payload, at, end)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= end - at:
+        raise InvalidBatch("a field is longer than its record")
+    return payload[at : at + length], at + length
+
+
+def _read_varint(payload: bytes, at: int, end: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < end:
+        byte = payload[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number > _UINT64_MAX:
+                break
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+        if shift == 70:
+            break
+    else:
+        raise InvalidBatch("a record ends in the middle of a field")
+    raise InvalidBatch("a number of a record has more than 64 bits")
+
+
+def _name(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError as fault:
+        raise InvalidBatch("the name of a header is not UTF-8") from fault
+
+
+# --- keys to partitions ---------------------------------------------------------------------------------------------
+
+
+def murmur2(key: Buffer) -> int:
+    """Return the 32-bit MurmurHash2 with the seed of Kafka's clients."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    data = bytes(key)
+    tail = len(data) & 3
+    value = 0x9747B28C ^ len(data)
+    for (word,) in _WORD.iter_unpack(data[: len(data) - tail]):
+        word = word * m & mask
+        value = (value * m ^ (word ^ word >> 24) * m) & mask
+    if tail:
+        value = (value ^ int.from_bytes(data[-tail:], "little")) * m & mask
+    value = (value ^ value >> 13) * m & mask
+    return value ^ value >> 15

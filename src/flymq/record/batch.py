@@ -1,0 +1,136 @@
+"""Build a batch from records, take it apart again, and thin it out for compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from flymq.model.delivery import TimestampType
+from flymq.model.errors import EmptyBatch, InvalidBatch
+from flymq.record import codec
+from flymq.record.compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
+from flymq.record.header import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    check_batch,
+    renew_checksum,
+    set_log_append_time,
+)
+from flymq.record.record import Record, RecordLike, Section
+
+_OFFSET_MAX = (1 << 63) - 1
+
+
+def encode_batch(
+    records: Iterable[RecordLike],
+    *,
+    timestamp_ms: int = NO_TIMESTAMP,
+    timestamp_type: TimestampType = TimestampType.CREATE,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytearray:
+    """Return a batch of `records`, which may be plain tuples (key, value[, headers[, timestamp_ms]]).
+
+    Records without a time get `timestamp_ms`; with `TimestampType.LOG_APPEND` all do. Offsets count from 0 and there is
+    no leader epoch: the broker gives both with `assign`, which is why a batch is mutable.
+    """
+    items = records if isinstance(records, (list, tuple)) else list(records)
+    if not items:
+        raise EmptyBatch
+    buffer, base_timestamp, max_timestamp = codec.encode_records(items, HEADER_SIZE, timestamp_ms)
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=TRANSACTIONAL_BIT if transactional else 0,
+        last_offset_delta=len(items) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(items),
+    )
+    batch = seal(buffer, header, compression)
+    if timestamp_type is TimestampType.LOG_APPEND:
+        set_log_append_time(batch, 0, check_batch(batch), timestamp_ms)
+    return batch
+
+
+def parse_batch(
+    buffer: Buffer, position: int = 0, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """Return every record of the batch at `position`, those of a control batch too."""
+    header = check_batch(buffer, position)
+    return codec.parse_records([unpack(buffer, position, header, decompressed_bytes_max)], 0)
+
+
+def retain(
+    buffer: Buffer,
+    position: int,
+    keep: Callable[[Record], bool],
+    *,
+    delete_horizon_ms: int | None = None,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> bytearray:
+    """Return the batch at `position` with only the records to `keep`.
+
+    They keep their offsets and times, and the header all that is not about its records: a batch whose records are all
+    gone still says which offsets it covered and how far its producer had come. `delete_horizon_ms` marks when its
+    tombstones or marker may go; a horizon once set stays unless another is given.
+    """
+    header = check_batch(buffer, position)
+    section = unpack(buffer, position, header, decompressed_bytes_max)
+    # What the header says of the time of appending is not about the records: their own times are kept as they are.
+    records = codec.parse_records([section._replace(append_time_ms=None)], 0)
+    kept = [record for record in records if keep(record)]
+    if delete_horizon_ms is not None:
+        header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
+    header = header._replace(record_count=len(kept))
+    packed_as = Compression(header.compression) if kept else Compression.NONE
+    return seal(codec.encode_kept(kept, HEADER_SIZE, header.base_offset, header.base_timestamp), header, packed_as)
+
+
+def seal(buffer: bytearray, header: BatchHeader, compression: Compression) -> bytearray:
+    """Pack the records in `buffer` if that makes them smaller, and write `header` in front of them."""
+    attributes = header.attributes & ~COMPRESSION_MASK
+    if compression is not Compression.NONE:
+        packed = compress(memoryview(buffer)[HEADER_SIZE:], compression)
+        if HEADER_SIZE + len(packed) < len(buffer):
+            buffer = bytearray(HEADER_SIZE) + packed
+            attributes |= compression
+    length = len(buffer) - LENGTH_END
+    HEADER.pack_into(buffer, 0, *header._replace(length=length, crc=0, attributes=attributes))
+    renew_checksum(buffer, 0, len(buffer))
+    return buffer
+
+
+def unpack(buffer: Buffer, position: int, header: BatchHeader, decompressed_bytes_max: int) -> Section:
+    """Return the records of the checked batch at `position`, decompressed."""
+    if header.base_offset > _OFFSET_MAX - header.last_offset_delta:
+        raise InvalidBatch("the batch's offsets do not fit into 63 bits")
+    packed = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    return Section(
+        payload=decompress(packed, header.compression, decompressed_bytes_max) if header.record_count else b"",
+        record_count=header.record_count,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=header.base_timestamp,
+        append_time_ms=header.max_timestamp if header.has_log_append_time else None,
+    )

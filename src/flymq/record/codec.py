@@ -1,0 +1,42 @@
+"""The record codec in use: the compiled one, or its twin in plain Python where none could be built."""
+
+from __future__ import annotations
+
+COMPILED: bool
+"""False where no compiler was at hand at install time; everything works, encoding and decoding take 10 × longer."""
+
+try:
+    from flymq.record._fast import (
+        encode_kept,
+        encode_records,
+        murmur2,
+        parse_columns,
+        parse_pairs,
+        parse_records,
+        parse_rows,
+    )
+
+    COMPILED = True
+except ImportError:
+    from flymq.record._plain import (
+        encode_kept,
+        encode_records,
+        murmur2,
+        parse_columns,
+        parse_pairs,
+        parse_records,
+        parse_rows,
+    )
+
+    COMPILED = False
+
+__all__ = [
+    "COMPILED",
+    "encode_kept",
+    "encode_records",
+    "murmur2",
+    "parse_columns",
+    "parse_pairs",
+    "parse_records",
+    "parse_rows",
+]

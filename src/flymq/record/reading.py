@@ -1,0 +1,106 @@
+"""Read a run: batches one after another, as a fetch returns them and as a segment holds them.
+
+Control batches are left out, and so is a batch that the run cuts off at its end. A reader may start in the middle of a
+batch. With the list of aborted transactions that a fetch carries, what they wrote is left out too:
+
+    1. a transaction of the list begins at its first offset: from there its producer's batches are dropped,
+    2. the producer's abort marker ends it, so that the same producer's next transaction is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from flymq.record import codec
+from flymq.record.batch import unpack
+from flymq.record.compression import DECOMPRESSED_BYTES_MAX
+from flymq.record.control import MarkerType, parse_marker
+from flymq.record.header import Buffer, check_batch, split_batches
+from flymq.record.record import Pair, Record, Row, Section
+
+Aborted: TypeAlias = tuple[int, int]
+"""Producer id and first offset of a transaction whose records a reader of committed data must not see."""
+
+
+def parse_records(
+    run: Buffer,
+    *,
+    start_offset: int = 0,
+    aborted: Sequence[Aborted] = (),
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> list[Record]:
+    """Return the records of `run` from `start_offset` on, without those of the `aborted` transactions."""
+    return codec.parse_records(visible(run, start_offset, aborted, decompressed_bytes_max), start_offset)
+
+
+def parse_pairs(
+    run: Buffer,
+    *,
+    start_offset: int = 0,
+    aborted: Sequence[Aborted] = (),
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> list[Pair]:
+    """Return (key, value) of what `parse_records` would return."""
+    return codec.parse_pairs(visible(run, start_offset, aborted, decompressed_bytes_max), start_offset)
+
+
+def parse_rows(
+    run: Buffer,
+    *,
+    start_offset: int = 0,
+    aborted: Sequence[Aborted] = (),
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> list[Row]:
+    """Return (offset, timestamp_ms, key, value) of what `parse_records` would return."""
+    return codec.parse_rows(visible(run, start_offset, aborted, decompressed_bytes_max), start_offset)
+
+
+def end_offset(run: Buffer) -> int | None:
+    """Return the offset after the last whole batch of `run`, where the next read goes on; None when there is none."""
+    end = None
+    for _, header in split_batches(run):
+        end = header.next_offset
+    return end
+
+
+def first_record_at(
+    run: Buffer, timestamp_ms: int, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Record | None:
+    """Return the first record of `run` with this time or a later one; batches of earlier times stay packed."""
+    for position, header in split_batches(run):
+        if header.max_timestamp < timestamp_ms or header.is_control:
+            continue
+        check_batch(run, position)
+        for record in codec.parse_records([unpack(run, position, header, decompressed_bytes_max)], 0):
+            if record.timestamp_ms >= timestamp_ms:
+                return record
+    return None
+
+
+def visible(run: Buffer, start_offset: int, aborted: Sequence[Aborted], decompressed_bytes_max: int) -> list[Section]:
+    """Return the unpacked records of each batch that a reader at `start_offset` may see."""
+    return list(_visible(run, start_offset, aborted, decompressed_bytes_max))
+
+
+def _visible(
+    run: Buffer, start_offset: int, aborted: Sequence[Aborted], decompressed_bytes_max: int
+) -> Iterator[Section]:
+    coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+    open_producers: set[int] = set()
+    for position, header in split_batches(run):
+        check_batch(run, position)
+        while coming and coming[-1][1] <= header.last_offset:
+            open_producers.add(coming.pop()[0])
+        if header.is_control:
+            if header.producer_id in open_producers and _is_abort(run, position):
+                open_producers.remove(header.producer_id)
+        elif header.last_offset >= start_offset and not (
+            header.is_transactional and header.producer_id in open_producers
+        ):
+            yield unpack(run, position, header, decompressed_bytes_max)
+
+
+def _is_abort(run: Buffer, position: int) -> bool:
+    marker = parse_marker(run, position)
+    return marker is not None and marker.type is MarkerType.ABORT
