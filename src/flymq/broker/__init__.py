@@ -1,0 +1,1 @@
+"""The broker itself: topics and partitions, and the front door to them."""
