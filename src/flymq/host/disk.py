@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from flymq.model.errors import DirectoryLocked, DiskFull, DiskPermissionDenied, FileVanished, StorageError
+from flymq.model.errors import DirectoryLocked, DiskFull, DiskPermissionDenied, FileVanished, FsyncFailed, StorageError
 
 Buffer = bytes | bytearray | memoryview
 
+ASIDE_SUFFIX = ".tmp"
 _PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
 
 
@@ -42,7 +43,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Return when everything written so far is on the disk. Safe in another thread."""
+        """Return when everything written so far is on the disk, or raise FsyncFailed. Safe in another thread."""
 
     def fileno(self) -> int:
         """The descriptor, for sendfile."""
@@ -91,9 +92,17 @@ class Disk(Protocol):
         """Take the lock file at `path`, or raise DirectoryLocked."""
 
 
+def write_aside(disk: Disk, path: Path, content: bytes) -> None:
+    """Put `content` at `path` in one step for this process; a power cut may lose or tear it."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    disk.remove(aside)
+    disk.open(aside).append([content])
+    disk.rename(aside, path)
+
+
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that after a crash the old or the new file is there, whole."""
-    aside = path.with_name(path.name + ".tmp")
+    """Put `content` at `path` so that even after a power cut the old or the new file is there, whole."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
     disk.remove(aside)
     file = disk.open(aside)
     file.append([content])
@@ -162,7 +171,7 @@ class SystemFile:
         try:
             _sync(self._fd)
         except OSError as error:
-            raise storage_error(error, self.path) from error
+            raise FsyncFailed(f"{self.path}: {error.strerror or error}") from error
 
     def fileno(self) -> int:
         return self._fd

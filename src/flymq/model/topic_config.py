@@ -71,7 +71,7 @@ class TopicConfig:
     def with_changes(self, changes: Mapping[str, Any]) -> TopicConfig:
         """Return these settings with `changes` by their public names; None brings a default back."""
         by_name = {f.metadata["name"]: f for f in fields(self)}
-        parsed = {}
+        parsed: dict[str, Any] = {}
         for name, value in changes.items():
             if name not in by_name:
                 raise InvalidSetting(f"unknown topic setting {name!r}", hint=f"Known: {', '.join(sorted(by_name))}.")

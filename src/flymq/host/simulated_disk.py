@@ -1,0 +1,258 @@
+"""A disk in memory that can lose power, run full, refuse and rot: for simulation and crash tests.
+
+It keeps two truths. The *cache* is what a running process sees. The *platter* is what a power cut leaves: for each
+file its content at the last `sync` plus an arbitrary part of what was written since, and of the names in a directory
+an arbitrary beginning of the changes since the last `sync_directory`. Chance is passed in, so a seed replays.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from flymq.host.disk import Buffer, File, Lock, storage_error
+from flymq.model.errors import DirectoryLocked, FsyncFailed, StorageError
+
+_SECTOR = 512
+
+
+class PowerCut(BaseException):
+    """The power went in the middle of an operation. Not an error a program can handle, so no `Exception`."""
+
+
+class _Inode:
+    """One file's content in the cache and on the platter."""
+
+    __slots__ = ("cache", "dirty_from", "platter")
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.cache = bytearray(content)
+        self.platter = bytes(content)
+        self.dirty_from: int | None = None  # lowest byte changed since the last sync; None: all is on the platter
+
+    def touch(self, position: int) -> None:
+        self.dirty_from = position if self.dirty_from is None else min(self.dirty_from, position)
+
+    def sync(self) -> None:
+        self.platter = bytes(self.cache)
+        self.dirty_from = None
+
+    def cut(self, chance: random.Random) -> None:
+        """Lose power: keep what was synced and an arbitrary part of the rest."""
+        if self.dirty_from is not None:
+            self.platter = self._survivor(chance)
+        self.cache = bytearray(self.platter)
+        self.dirty_from = None
+
+    def _survivor(self, chance: random.Random) -> bytes:
+        assert self.dirty_from is not None
+        if len(self.cache) < len(self.platter) and chance.random() < 0.5:
+            return self.platter  # the truncation did not reach the disk
+        survivor = self.cache[: chance.randint(self.dirty_from, len(self.cache))]
+        if chance.random() < 0.3:  # the size was written before some of the data: lost sectors read as zeros
+            for sector in range(self.dirty_from // _SECTOR, len(survivor) // _SECTOR + 1):
+                if chance.random() < 0.4:
+                    lost = slice(max(sector * _SECTOR, self.dirty_from), min((sector + 1) * _SECTOR, len(survivor)))
+                    survivor[lost] = bytes(lost.stop - lost.start)
+        return bytes(survivor)
+
+
+class SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, path: Path, inode: _Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self.path = path
+
+    def append(self, pieces: Sequence[Buffer]) -> None:
+        data = b"".join(pieces)
+        allowed = self._disk.take_bytes(self.path, len(data))
+        self._inode.touch(len(self._inode.cache))
+        self._inode.cache += data[:allowed]
+        if allowed < len(data):
+            self._disk.refuse(self.path)
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._disk.operate("pread", self.path)
+        return bytes(self._inode.cache[position : position + size])
+
+    def size(self) -> int:
+        return len(self._inode.cache)
+
+    def truncate(self, size: int) -> None:
+        self._disk.operate("truncate", self.path)
+        self._inode.touch(min(size, len(self._inode.cache)))
+        del self._inode.cache[size:]
+        self._inode.cache += bytes(size - len(self._inode.cache))
+
+    def sync(self) -> None:
+        try:
+            self._disk.operate("sync", self.path)
+        except StorageError as error:
+            raise FsyncFailed(error.message) from error
+        self._inode.sync()
+
+    def fileno(self) -> int:
+        raise NotImplementedError("a simulated file has no descriptor; use pread")
+
+
+class SimulatedLock:
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class SimulatedDisk:
+    """Files in memory, with faults on demand."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._chance = random.Random(seed)
+        self._files: dict[Path, _Inode] = {}
+        self._directories: set[Path] = set()
+        self._platter_files: dict[Path, _Inode] = {}
+        self._name_changes: list[tuple[Path, Callable[[dict[Path, _Inode]], object]]] = []
+        self._locked: set[Path] = set()
+        self._failures: list[tuple[str, str, OSError]] = []
+        self.bytes_until_cut: int | None = None
+        """Power goes after so many written bytes; an operation that is no write counts as one."""
+        self.bytes_free: int | None = None
+        """Writes are refused as on a full disk after so many bytes."""
+
+    # --- faults
+
+    def cut_power(self) -> None:
+        """Keep what the platter has, as a machine finds it after a restart."""
+        survivors = self._chance.randint(0, len(self._name_changes))
+        for _, change in self._name_changes[:survivors]:
+            change(self._platter_files)
+        self._name_changes.clear()
+        self._files = dict(self._platter_files)
+        for inode in set(self._files.values()):
+            inode.cut(self._chance)
+        self._locked.clear()
+        self.bytes_until_cut = None
+
+    def fail_next(self, operation: str, name_part: str, number: int) -> None:
+        """Refuse the next `operation` on a path whose name holds `name_part` with the system's error `number`."""
+        self._failures.append((operation, name_part, OSError(number, errno.errorcode[number])))
+
+    def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
+        """Rot: change one bit in the cache and on the platter."""
+        inode = self._files[path]
+        inode.cache[position] ^= 1 << bit
+        if position < len(inode.platter):
+            platter = bytearray(inode.platter)
+            platter[position] ^= 1 << bit
+            inode.platter = bytes(platter)
+
+    def paths(self) -> list[Path]:
+        return sorted(self._files)
+
+    def operate(self, operation: str, path: Path) -> None:
+        """Pay for one operation; raise when a fault is due."""
+        if self.bytes_until_cut is not None:
+            self.bytes_until_cut -= 1
+            if self.bytes_until_cut < 0:
+                raise PowerCut
+        for failure in self._failures:
+            if failure[0] == operation and failure[1] in str(path):
+                self._failures.remove(failure)
+                raise storage_error(failure[2], path) from failure[2]
+
+    def take_bytes(self, path: Path, wanted: int) -> int:
+        """Return how many of `wanted` bytes may still be written."""
+        self.operate("append", path)
+        allowed = wanted
+        if self.bytes_free is not None:
+            allowed = min(allowed, self.bytes_free)
+            self.bytes_free -= allowed
+        if self.bytes_until_cut is not None:
+            allowed = min(allowed, self.bytes_until_cut)
+            self.bytes_until_cut -= allowed
+        return allowed
+
+    def refuse(self, path: Path) -> None:
+        """Say why a write was not taken whole."""
+        if self.bytes_until_cut == 0:
+            raise PowerCut
+        raise storage_error(OSError(errno.ENOSPC, "No space left on device"), path)
+
+    # --- the disk
+
+    def open(self, path: Path) -> File:
+        if path not in self._files:
+            self.operate("create", path)
+            inode = _Inode()
+            self._change(path, lambda files: files.setdefault(path, inode))
+        return self.open_existing(path)
+
+    def open_existing(self, path: Path) -> File:
+        self.operate("open", path)
+        return SimulatedFile(self, path, self._inode(path))
+
+    def map(self, path: Path) -> memoryview:
+        return memoryview(self.read(path))
+
+    def read(self, path: Path) -> bytes:
+        self.operate("read", path)
+        return bytes(self._inode(path).cache)
+
+    def size(self, path: Path) -> int:
+        return len(self._inode(path).cache)
+
+    def exists(self, path: Path) -> bool:
+        return path in self._files or path in self._directories
+
+    def list(self, directory: Path) -> list[str]:
+        below = [path for path in (*self._files, *self._directories) if directory in path.parents]
+        return sorted({path.relative_to(directory).parts[0] for path in below})
+
+    def make_directory(self, path: Path) -> None:
+        # Directories are never lost here: what storage must survive is the loss of the names within.
+        self._directories.update((path, *path.parents))
+
+    def rename(self, path: Path, target: Path) -> None:
+        self.operate("rename", path)
+        inode = self._inode(path)
+
+        def change(files: dict[Path, _Inode]) -> None:
+            files.pop(path, None)
+            files[target] = inode
+
+        self._change(target, change)
+
+    def remove(self, path: Path) -> None:
+        if path in self._files:
+            self.operate("remove", path)
+            self._change(path, lambda files: files.pop(path, None))
+
+    def remove_directory(self, path: Path) -> None:
+        for inside in [name for name in self._files if path in name.parents]:
+            self.remove(inside)
+        self._directories = {name for name in self._directories if name != path and path not in name.parents}
+
+    def sync_directory(self, path: Path) -> None:
+        self.operate("sync_directory", path)
+        for where, change in self._name_changes:
+            if where.parent == path:
+                change(self._platter_files)
+        self._name_changes = [entry for entry in self._name_changes if entry[0].parent != path]
+
+    def lock(self, path: Path) -> Lock:
+        if path in self._locked:
+            raise DirectoryLocked(f"{path.parent} is in use")
+        self._locked.add(path)
+        return SimulatedLock(self._locked, path)
+
+    def _change(self, path: Path, change: Callable[[dict[Path, _Inode]], object]) -> None:
+        change(self._files)
+        self._name_changes.append((path, change))
+
+    def _inode(self, path: Path) -> _Inode:
+        if path not in self._files:
+            raise storage_error(FileNotFoundError(errno.ENOENT, "No such file or directory"), path)
+        return self._files[path]

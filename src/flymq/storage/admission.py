@@ -1,0 +1,115 @@
+"""What bytes must be to enter a log, and what they become: offsets assigned, repeats recognised, nothing decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+from flymq.model.delivery import TimestampType
+from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge
+from flymq.model.topic_config import TopicConfig
+from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer, check_batch, set_log_append_time
+from flymq.storage.producers import Producers
+
+# Base offset, length and leader epoch come first in a batch and lie outside its checksum: assigning them means
+# writing sixteen other bytes in front of the rest, so that the received bytes are neither copied nor changed.
+_ASSIGNED = Struct(">qii")
+
+
+@dataclass(slots=True)
+class Appended:
+    """Where a run of batches stands in the log."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int = NO_TIMESTAMP
+    """The broker's time, when the topic uses it; else -1."""
+    repeated: bool = False
+    """The batch was in the log already; these are the offsets it got then."""
+
+
+@dataclass(slots=True)
+class Admitted:
+    """Batches ready to be written."""
+
+    pieces: list[Buffer]
+    headers: list[BatchHeader]
+    size: int
+
+
+def admit(
+    batches: Buffer, *, next_offset: int, leader_epoch: int, producers: Producers, config: TopicConfig, now_ms: int
+) -> Admitted | Appended:
+    """Check a run of batches from a client and give them their offsets; or say where they already are."""
+    rest = memoryview(batches)
+    if not rest:
+        raise EmptyBatch("no batch to append")
+    admitted = Admitted([], [], len(rest))
+    while rest:
+        header = check_batch(rest)
+        _check_from_client(header, config)
+        if header.producer_id >= 0:
+            if header.size != len(rest) or admitted.headers:
+                raise InvalidBatch("a producer with an id sends one batch at a time to a partition")
+            if (known := producers.find_duplicate(header)) is not None:
+                return Appended(known.base_offset, known.last_offset, repeated=True)
+        batch = rest[: header.size]
+        rest = rest[header.size :]
+        if config.timestamp_type is TimestampType.LOG_APPEND:
+            batch, header = _with_append_time(batch, header, now_ms)
+        _assign(admitted, batch, header, next_offset, leader_epoch)
+        next_offset += header.last_offset_delta + 1
+    return admitted
+
+
+def admit_as_is(batches: Buffer, *, next_offset: int) -> Admitted:
+    """Check a run of batches that another leader has given their offsets, and keep them byte for byte."""
+    view = memoryview(batches)
+    admitted = Admitted([view], [], len(view))
+    position = 0
+    while position < len(view):
+        header = check_batch(view, position)
+        if header.base_offset < next_offset:
+            raise InvalidBatch(f"the log continues at offset {next_offset}, the batch begins at {header.base_offset}")
+        admitted.headers.append(header)
+        next_offset = header.next_offset
+        position += header.size
+    return admitted
+
+
+def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admitted:
+    """Give a control batch, made by the broker itself, its offset."""
+    header = check_batch(batch)
+    assert header.is_control
+    admitted = Admitted([], [], header.size)
+    _assign(admitted, memoryview(batch), header, next_offset, leader_epoch)
+    return admitted
+
+
+def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
+    if header.is_control:
+        raise InvalidBatch("only the broker writes control batches")
+    if header.record_count < 1:
+        raise EmptyBatch
+    if header.record_count != header.last_offset_delta + 1:
+        raise InvalidBatch(
+            f"{header.record_count} records cannot span the offsets 0 to {header.last_offset_delta} of a new batch"
+        )
+    if header.size > config.max_message_bytes:
+        raise MessageTooLarge(f"the batch has {header.size} bytes, the topic takes {config.max_message_bytes}")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidBatch("a batch with a producer id needs an epoch and a sequence")
+    if header.is_transactional and header.producer_id < 0:
+        raise InvalidBatch("a transactional batch needs a producer id")
+
+
+def _with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
+    copy = bytearray(batch)
+    set_log_append_time(copy, 0, header, now_ms)
+    return memoryview(copy), check_batch(copy)
+
+
+def _assign(admitted: Admitted, batch: memoryview, header: BatchHeader, offset: int, leader_epoch: int) -> None:
+    admitted.pieces.append(_ASSIGNED.pack(offset, header.length, leader_epoch))
+    admitted.pieces.append(batch[_ASSIGNED.size :])
+    admitted.headers.append(BatchHeader._make((offset, header.length, leader_epoch, *header[3:])))

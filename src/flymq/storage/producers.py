@@ -1,0 +1,170 @@
+"""What a partition remembers of its producers: enough to refuse a batch that comes twice, or one that has a gap
+before it, and to know which transactions are open.
+
+All of it follows from the batch headers in the log, so it is replayed after a crash, from the last snapshot:
+
+    <offset>.producers    "FMQP", CRC32C of the rest (u32 LE), MessagePack of the producers as of that offset
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from flymq.model.errors import OutOfOrderSequence, ProducerFenced
+from flymq.record.checksum import crc32c
+from flymq.record.header import NO_SEQUENCE, BatchHeader
+
+SNAPSHOT_SUFFIX = ".producers"
+WINDOW_BATCHES = 5  # as many batches as an idempotent Kafka producer keeps in flight
+_PREFIX = Struct("<4sI")
+_MAGIC = b"FMQP"
+_SEQUENCE_SPAN = 1 << 31
+
+
+class AppendedBatch(msgspec.Struct, array_like=True):
+    """A batch that is in the log, as the window remembers it."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer(msgspec.Struct, array_like=True):
+    """One producer id in one partition."""
+
+    producer_id: int
+    epoch: int
+    window: list[AppendedBatch]
+    open_since: int | None = None
+    """First offset of the open transaction."""
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.window[-1].last_sequence if self.window else NO_SEQUENCE
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction whose marker was appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    committed: bool
+
+
+class Producers:
+    """The producers of one partition."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def all(self) -> list[Producer]:
+        return list(self._producers.values())
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction begins: readers of committed records stop here."""
+        return min(self._open.values()) if self._open else None
+
+    def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
+        """Return the batch in the log that this one repeats, or raise when it does not follow the last one."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        if header.producer_epoch < producer.epoch:
+            raise ProducerFenced(
+                f"producer {header.producer_id} is at epoch {producer.epoch}, the batch has {header.producer_epoch}"
+            )
+        if header.base_sequence == NO_SEQUENCE:
+            return None
+        if header.producer_epoch > producer.epoch:
+            expected = 0
+        else:
+            for batch in producer.window:
+                if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                    return batch
+            if not producer.window:
+                return None  # only markers so far in this epoch
+            expected = (producer.last_sequence + 1) % _SEQUENCE_SPAN
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id}: sequence {expected} is next, the batch has {header.base_sequence}"
+            )
+        return None
+
+    def apply(self, header: BatchHeader) -> None:
+        """Take in a batch of records that is in the log."""
+        producer = self._enter(header)
+        if header.base_sequence != NO_SEQUENCE:
+            producer.window.append(
+                AppendedBatch(
+                    header.base_sequence,
+                    header.last_sequence,
+                    header.base_offset,
+                    header.last_offset,
+                    header.max_timestamp,
+                )
+            )
+            del producer.window[:-WINDOW_BATCHES]
+        if header.is_transactional and producer.open_since is None:
+            producer.open_since = self._open[header.producer_id] = header.base_offset
+
+    def apply_marker(self, header: BatchHeader, *, committed: bool, coordinator_epoch: int) -> EndedTransaction | None:
+        """Take in a marker that is in the log; return the transaction it ends."""
+        producer = self._enter(header)
+        producer.coordinator_epoch = coordinator_epoch
+        first_offset = self._open.pop(header.producer_id, None)
+        producer.open_since = None
+        if first_offset is None:
+            return None
+        return EndedTransaction(header.producer_id, first_offset, header.last_offset, committed)
+
+    def expire(self, older_than_ms: int) -> None:
+        """Forget producers that have been silent since, unless a transaction of theirs is open."""
+        for producer in self.all():
+            if producer.last_timestamp < older_than_ms and producer.open_since is None:
+                del self._producers[producer.producer_id]
+
+    def _enter(self, header: BatchHeader) -> Producer:
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = Producer(header.producer_id, header.producer_epoch, [])
+        elif header.producer_epoch > producer.epoch:
+            producer.epoch = header.producer_epoch
+            producer.window.clear()
+        producer.last_timestamp = max(producer.last_timestamp, header.max_timestamp)
+        return producer
+
+    def to_bytes(self) -> bytes:
+        body = msgspec.msgpack.encode(self.all())
+        return _PREFIX.pack(_MAGIC, crc32c(body)) + body
+
+    @staticmethod
+    def from_bytes(raw: bytes) -> Producers | None:
+        """Read a snapshot; None when it is damaged."""
+        if len(raw) < _PREFIX.size:
+            return None
+        magic, checksum = _PREFIX.unpack_from(raw)
+        body = raw[_PREFIX.size :]
+        if magic != _MAGIC or checksum != crc32c(body):
+            return None
+        producers = Producers()
+        for producer in msgspec.msgpack.decode(body, type=list[Producer]):
+            producers._producers[producer.producer_id] = producer
+            if producer.open_since is not None:
+                producers._open[producer.producer_id] = producer.open_since
+        return producers

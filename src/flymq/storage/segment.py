@@ -1,0 +1,314 @@
+"""One file of batches, exactly as they were received, with its two indexes.
+
+    <base offset>.log         batches, one behind the other; named by the first offset it may hold, in 20 digits
+    <base offset>.index       see index.py
+    <base offset>.timeindex
+
+A batch that was written before this process started is checked against its checksum the first time it is read, so
+bytes that rotted on the disk are reported and never served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flymq.host.disk import Buffer, Disk, File, write_aside
+from flymq.model.errors import CorruptBatch, CorruptLog, InvalidBatch
+from flymq.record.header import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, check_batch, parse_header
+from flymq.storage.index import OffsetIndex, TimeIndex
+
+DATA_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
+_WALK_BYTES = 4096  # read at once while walking from header to header
+_CHECK_BYTES = 1 << 20  # read at once while checking checksums
+_HINTS_MAX = 64
+
+
+@dataclass(slots=True)
+class LogSlice:
+    """Whole batches in a file: what a connection sends, by sendfile or by reading them."""
+
+    file: File
+    position: int
+    length: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.length, self.position)
+
+
+class Segment:
+    """The batches from `base_offset` up to, not with, `next_offset`."""
+
+    def __init__(self, disk: Disk, directory: Path, base_offset: int, *, index_interval_bytes: int) -> None:
+        self._disk = disk
+        self._path = directory / segment_name(base_offset, DATA_SUFFIX)
+        self._interval = index_interval_bytes
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.written_since_ms: int | None = None  # when the first batch came, for rolling by age
+        self._max_timestamp: int | None = NO_TIMESTAMP  # None: the last entry of the time index knows
+        self._file: File | None = None
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._indexed_until = 0  # no entry is due before `_interval` bytes behind this position
+        self._verified_until = 0  # every batch before this position is known to match its checksum
+        self._hints: dict[int, int] = {}  # offset where a reader will go on → its position
+
+    # --- opening and closing
+
+    @classmethod
+    def create(cls, disk: Disk, directory: Path, base_offset: int, *, index_interval_bytes: int) -> Segment:
+        """Begin an empty segment. Files that bear its name, left by a crash, are emptied."""
+        segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
+        segment.remove_indexes()
+        segment._file = disk.open(segment.path)
+        segment._file.truncate(0)
+        segment._offsets, segment._times = OffsetIndex(), TimeIndex()
+        return segment
+
+    @classmethod
+    def open_sealed(
+        cls, disk: Disk, directory: Path, base_offset: int, *, next_offset: int, index_interval_bytes: int
+    ) -> Segment:
+        """Know a segment that no longer grows, without opening its files: many may lie behind the active one."""
+        segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
+        segment.next_offset = next_offset
+        segment.size = disk.size(segment.path)
+        segment._max_timestamp = None
+        return segment
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open_existing(self._path)
+        return self._file
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        self._load_indexes()
+        assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        self._load_indexes()
+        assert self._times is not None
+        return self._times
+
+    @property
+    def max_timestamp(self) -> int:
+        """The latest time of any record."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.times.last_timestamp
+        return self._max_timestamp
+
+    def make_writable(self, position: int) -> None:
+        """Get ready to append at `position`, where a batch ends. Indexes grow in memory from here on."""
+        self.size = position
+        self._offsets, self._times = self.offsets.cut(position), self.times.cut(position)
+        self._indexed_until = self._offsets.last_position
+        self._max_timestamp = self._times.last_timestamp
+        self.next_offset = self.base_offset
+        self._hints.clear()
+        for at, header in self.walk(self._indexed_until, position):
+            self.note(header, at)
+
+    def index_files(self) -> list[tuple[Path, bytes]]:
+        """What the index files should hold. A crash may lose or tear them: they can be built again."""
+        return [
+            (self._path.with_suffix(INDEX_SUFFIX), self.offsets.to_bytes()),
+            (self._path.with_suffix(TIME_INDEX_SUFFIX), self.times.to_bytes()),
+        ]
+
+    def seal(self) -> None:
+        """No batch comes any more: save the indexes and let the next reader map them."""
+        self.times.add(self.max_timestamp, self.size)
+        for path, content in self.index_files():
+            write_aside(self._disk, path, content)
+        self._offsets = self._times = None
+
+    def remove_indexes(self) -> None:
+        self._offsets = self._times = None
+        self._disk.remove(self._path.with_suffix(INDEX_SUFFIX))
+        self._disk.remove(self._path.with_suffix(TIME_INDEX_SUFFIX))
+
+    def remove(self) -> None:
+        """Remove the files. Who still holds a slice can go on reading it."""
+        self.remove_indexes()
+        self._disk.remove(self._path)
+        self._file = None
+
+    # --- writing
+
+    def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
+        """Write batches whose bytes are `pieces` and whose assigned headers are `headers`."""
+        self.file.append(pieces)
+        if self._verified_until == self.size:
+            self._verified_until += sum([header.size for header in headers])
+        for header in headers:
+            self.note(header, self.size)
+
+    def note(self, header: BatchHeader, position: int) -> None:
+        """Count in the batch at `position`, the next one of the file; index it when an entry is due."""
+        if position - self._indexed_until >= self._interval and position:
+            self.offsets.add(header.base_offset - self.base_offset, position)
+            self.times.add(self.max_timestamp, position)
+            self._indexed_until = position
+        if header.max_timestamp > self.max_timestamp:
+            self._max_timestamp = header.max_timestamp
+        self.size = position + header.size
+        self.next_offset = header.next_offset
+
+    def truncate(self, position: int) -> None:
+        """Drop everything from `position` on, a batch's beginning, and be ready to append there."""
+        self.make_writable(position)
+        self.file.truncate(position)
+        self._verified_until = min(self._verified_until, position)
+
+    # --- reading
+
+    def walk(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches from `start`, the beginning of one, up to `end`."""
+        position = start
+        chunk, chunk_start = b"", start
+        while position < end:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = self.file.pread(_WALK_BYTES, position), position, 0
+            try:
+                header = parse_header(chunk, at)
+            except InvalidBatch as error:
+                raise self._corrupt(position, error) from error
+            yield position, header
+            position += header.size
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Return the batch that holds `offset`, or else the first one behind it."""
+        start = self._hints.get(offset)
+        if start is None:
+            start = self.offsets.floor_of_offset(max(0, offset - self.base_offset))
+        for position, header in self.walk(start, self.size):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def find_time(self, timestamp: int) -> tuple[int, BatchHeader] | None:
+        """Return the first batch that has a record of this time or later."""
+        if timestamp > self.max_timestamp:
+            return None
+        for position, header in self.walk(self.times.floor(timestamp), self.size):
+            if header.max_timestamp >= timestamp:
+                return position, header
+        return None
+
+    def slice(self, offset: int, *, bytes_max: int, end_offset: int) -> LogSlice | None:
+        """Return whole batches from the one that holds `offset`, at least one, none from `end_offset` on."""
+        found = self.find(offset)
+        if found is None or found[1].base_offset >= end_offset:
+            return None
+        start, first = found
+        limit = self.size
+        if end_offset < self.next_offset:
+            behind = self.find(end_offset)
+            limit = self.size if behind is None else behind[0]
+        end = self._align(start, first, start + bytes_max, limit)
+        if end > self._verified_until:
+            self._verify(start, end)
+        if end == self.size:
+            self._hint(self.next_offset, end)
+        return LogSlice(self.file, start, end - start)
+
+    def _align(self, start: int, first: BatchHeader, wanted: int, limit: int) -> int:
+        """Return the end of the last batch that ends at or before `wanted`; at least the first one's."""
+        if wanted >= limit:
+            return max(limit, start + first.size)
+        end = start + first.size
+        for position, header in self.walk(max(end, self.offsets.floor_of_position(wanted)), limit):
+            if position > wanted:
+                break
+            end = position
+            self._hint(header.base_offset, position)
+        return end
+
+    def _hint(self, offset: int, position: int) -> None:
+        """Remember where a reader will most likely go on."""
+        if len(self._hints) >= _HINTS_MAX:
+            del self._hints[next(iter(self._hints))]
+        self._hints[offset] = position
+
+    # --- checking
+
+    def _verify(self, start: int, end: int) -> None:
+        """Check the checksums of the batches in [start, end)."""
+        for _ in self.check(start, end):
+            pass
+        self.mark_verified(start, end)
+
+    def mark_verified(self, start: int, end: int) -> None:
+        """Remember that the checksums in [start, end) were right."""
+        if start <= self._verified_until:
+            self._verified_until = max(self._verified_until, end)
+
+    def check(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of each batch whose checksum is right; raise CorruptLog at the first other one."""
+        position = start
+        while position < end:
+            chunk = memoryview(self.file.pread(min(_CHECK_BYTES, end - position), position))
+            at = 0
+            while position < end:
+                try:
+                    size = parse_header(chunk, at).size if len(chunk) - at >= HEADER_SIZE else HEADER_SIZE
+                    if at + size > len(chunk):
+                        if at:
+                            break  # the batch reaches over the chunk: read on from its beginning
+                        chunk = self._whole_batch(position, end)
+                    header = check_batch(chunk, at)
+                except InvalidBatch as error:
+                    raise self._corrupt(position, error) from error
+                yield position, header
+                at += header.size
+                position += header.size
+
+    def _whole_batch(self, position: int, end: int) -> memoryview:
+        """Read a batch that is larger than a chunk."""
+        head = self.file.pread(HEADER_SIZE, position)
+        size = parse_header(head).size
+        if position + size > end:
+            raise CorruptBatch(f"the batch says {size} bytes, {end - position} are there")
+        return memoryview(self.file.pread(size, position))
+
+    def _corrupt(self, position: int, error: InvalidBatch) -> CorruptLog:
+        return CorruptLog(f"{self._path} at byte {position}: {error}")
+
+    def _load_indexes(self) -> None:
+        """Map the saved indexes, or build them from the batches when they are missing or damaged."""
+        if self._offsets is not None and self._times is not None:
+            return
+        self._offsets = OffsetIndex.map(self._disk, self._path.with_suffix(INDEX_SUFFIX))
+        self._times = TimeIndex.map(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX))
+        if self._offsets is None or self._times is None:
+            self._rebuild_indexes()
+
+    def _rebuild_indexes(self) -> None:
+        """Build both indexes from the batches alone, as if they had just been appended and sealed."""
+        size, next_offset = self.size, self.next_offset
+        self._offsets, self._times, self._indexed_until = OffsetIndex(), TimeIndex(), 0
+        self._max_timestamp = NO_TIMESTAMP
+        for position, header in self.walk(0, size):
+            self.note(header, position)
+        self.next_offset = next_offset
+        self.seal()
+        self._load_indexes()
+
+
+def segment_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
