@@ -343,7 +343,7 @@ class CorruptMetadata(MetadataError):
     """The metadata file is damaged, or is not one of FlyMQ's."""
 
     code = "CORRUPT_METADATA"
-    hint = "Move the file away and restore it from a backup; it knows the topics, the partitions' records lie beside it."
+    hint = "Restore the file from a backup. It knows the topics; their records lie beside it and are not touched."
 
 
 class MetadataTooNew(MetadataError):

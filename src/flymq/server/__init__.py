@@ -1,0 +1,1 @@
+"""A broker as a program: its settings, how it is put together, started and stopped."""
