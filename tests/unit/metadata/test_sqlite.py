@@ -97,6 +97,13 @@ async def test_a_registration_made_after_reopening_has_a_new_epoch(tmp_path: Pat
     assert epochs[0] < epochs[1]
 
 
+async def test_a_txn_is_synced_to_a_write_ahead_log(tmp_path: Path) -> None:
+    store = SqliteMetadataStore.open(tmp_path / "metadata.db")
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL: an fsync for each commit"
+    await store.close()
+
+
 async def test_a_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> None:
     store = SqliteMetadataStore.open(tmp_path / "metadata.db")
     with pytest.raises(DirectoryLocked):
