@@ -1,1 +1,1 @@
-"""The broker itself: topics and partitions, and the front door to them."""
+"""The broker behind every protocol: topics and their partitions, one event loop, no locks."""
