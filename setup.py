@@ -2,4 +2,15 @@
 
 from setuptools import Extension, setup
 
-setup(ext_modules=[Extension("flymq.record._fast", ["src/flymq/record/_fast.pyx"], optional=True)])
+ROOM = "src/flymq/record"
+
+setup(
+    ext_modules=[
+        Extension(
+            "flymq.record._fast",
+            [f"{ROOM}/_fast.pyx"],
+            depends=[f"{ROOM}/_fast_{part}.pxi" for part in ("record", "encode", "parse", "columns")],
+            optional=True,
+        )
+    ]
+)

@@ -1,14 +1,11 @@
-from collections.abc import Sequence
-
-from flymq.record.header import Buffer
-from flymq.record.record import Columns, Pair, Record, RecordLike, Row, Section
-
-def encode_records(
-    records: Sequence[RecordLike], headroom: int, timestamp_ms: int = -1
-) -> tuple[bytearray, int, int]: ...
-def encode_kept(records: Sequence[Record], headroom: int, base_offset: int, base_timestamp: int) -> bytearray: ...
-def parse_records(sections: Sequence[Section], start_offset: int) -> list[Record]: ...
-def parse_pairs(sections: Sequence[Section], start_offset: int) -> list[Pair]: ...
-def parse_rows(sections: Sequence[Section], start_offset: int) -> list[Row]: ...
-def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns: ...
-def murmur2(key: Buffer) -> int: ...
+# The compiled module has what the plain one has.
+from flymq.record._plain import NO_OFFSET as NO_OFFSET
+from flymq.record._plain import Record as Record
+from flymq.record._plain import RecordLike as RecordLike
+from flymq.record._plain import encode_kept as encode_kept
+from flymq.record._plain import encode_records as encode_records
+from flymq.record._plain import murmur2 as murmur2
+from flymq.record._plain import parse_columns as parse_columns
+from flymq.record._plain import parse_pairs as parse_pairs
+from flymq.record._plain import parse_records as parse_records
+from flymq.record._plain import parse_rows as parse_rows

@@ -14,22 +14,51 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from struct import Struct
+from typing import Any, TypeAlias
 
-from flymq.model.errors import InvalidBatch, MessageTooLarge
+from flymq.model.errors import DecompressedTooLarge, InvalidBatch, MessageTooLarge
 from flymq.record.header import NO_TIMESTAMP, Buffer
-from flymq.record.record import BinaryColumn, Columns, Header, Pair, Record, RecordLike, Row, Section
+from flymq.record.shapes import BinaryColumn, Columns, Header, Pair, Row, Section
 
-BATCH_BYTES_MAX = (1 << 31) - 1
-COLUMN_BYTES_MAX = (1 << 31) - 1
-RECORD_BYTES_MIN = 7  # seven fields of one byte each
+NO_OFFSET = -1
 
+_BATCH_BYTES_MAX = (1 << 31) - 1
+_COLUMN_BYTES_MAX = (1 << 31) - 1  # Arrow's `binary` counts bytes in 32 bits
+_RECORD_BYTES_MIN = 7  # seven fields of one byte each
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _UINT64_MAX = (1 << 64) - 1
 _WORD = Struct("<I")
 
-_RawHeader = tuple[bytes, bytes | None]
-_RawRecord = tuple[int, int, bytes | None, bytes | None, list[_RawHeader]]
+_RawHeader: TypeAlias = tuple[bytes, bytes | None]
+_RawRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, list[_RawHeader]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message. A null value under a key is a tombstone: compaction removes the key.
+
+    A record to be written needs neither time nor offset; a record that was read has both.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    timestamp_ms: int = NO_TIMESTAMP
+    offset: int = NO_OFFSET
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.key, self.value, self.headers, self.timestamp_ms, self.offset))
+
+
+RecordLike: TypeAlias = (
+    Record
+    | tuple[bytes | None, bytes | None]
+    | tuple[bytes | None, bytes | None, Sequence[Header]]
+    | tuple[bytes | None, bytes | None, Sequence[Header], int]
+)
+"""What can be encoded: a record, or a plain tuple of its first fields, which costs less to make."""
 
 
 # --- records to bytes -----------------------------------------------------------------------------------------------
@@ -42,12 +71,12 @@ def encode_records(
 
     Records without a time of their own get `timestamp_ms`. Their offsets count from 0, whatever they were.
     """
-    full = [_complete(record, timestamp_ms) for record in records]
-    times = [record.timestamp_ms for record in full]
+    whole = [_as_record(record) for record in records]
+    times = [_time_of(record, timestamp_ms) for record in whole]
     base = times[0] if times else timestamp_ms
     out = bytearray(headroom)
-    for delta, record in enumerate(full):
-        _append_record(out, record, delta, base)
+    for delta, (record, time_ms) in enumerate(zip(whole, times, strict=True)):
+        _append_record(out, record, delta, time_ms - base)
     return out, base, max(times, default=timestamp_ms)
 
 
@@ -55,25 +84,30 @@ def encode_kept(records: Sequence[Record], headroom: int, base_offset: int, base
     """Return the records after `headroom` free bytes, each with the offset and the time it has."""
     out = bytearray(headroom)
     for record in records:
-        _append_record(out, _complete(record, NO_TIMESTAMP), record.offset - base_offset, base_timestamp)
+        time_ms = _time_of(record, NO_TIMESTAMP)
+        _append_record(out, record, record.offset - base_offset, time_ms - base_timestamp)
     return out
 
 
-def _complete(record: RecordLike, timestamp_ms: int) -> Record:
-    if not isinstance(record, tuple) or not 2 <= len(record) <= 5:
+def _as_record(record: RecordLike) -> Record:
+    if isinstance(record, Record):
+        return record
+    if not isinstance(record, tuple) or not 2 <= len(record) <= 4:
         raise TypeError("a record is a Record or a tuple (key, value[, headers[, timestamp_ms]])")
-    whole = record if isinstance(record, Record) else Record(*record)
-    if not isinstance(whole.timestamp_ms, int):
+    return Record(*record)
+
+
+def _time_of(record: Record, timestamp_ms: int) -> int:
+    own = record.timestamp_ms
+    time_ms = timestamp_ms if own == NO_TIMESTAMP else own
+    if not isinstance(time_ms, int):
         raise TypeError("a record's timestamp_ms is an int")
-    if whole.timestamp_ms == NO_TIMESTAMP:
-        whole = whole._replace(timestamp_ms=timestamp_ms)
-    if not _INT64_MIN <= whole.timestamp_ms <= _INT64_MAX:
+    if not _INT64_MIN <= time_ms <= _INT64_MAX:
         raise InvalidBatch("a record's time is out of range")
-    return whole
+    return time_ms
 
 
-def _append_record(out: bytearray, record: Record, offset_delta: int, base_timestamp: int) -> None:
-    timestamp_delta = record.timestamp_ms - base_timestamp
+def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
     if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
         raise InvalidBatch("a record's time is out of range")
     parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
@@ -82,7 +116,7 @@ def _append_record(out: bytearray, record: Record, offset_delta: int, base_times
     _append_headers(parts, record.headers)
     size = sum(map(len, parts))
     length = _varint(size)
-    if len(out) + len(length) + size > BATCH_BYTES_MAX:
+    if len(out) + len(length) + size > _BATCH_BYTES_MAX:
         raise MessageTooLarge("a batch is smaller than 2 GiB")
     out += length
     for part in parts:
@@ -151,6 +185,8 @@ def parse_rows(sections: Sequence[Section], start_offset: int) -> list[Row]:
 
 def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns:
     """Return the records from `start_offset` on as Arrow buffers."""
+    if sum(len(section.payload) for section in sections) > _COLUMN_BYTES_MAX:
+        raise DecompressedTooLarge("the run unpacks to 2 GiB or more; decode fewer batches at a time")
     rows = [row for section in sections for row in _walk(section, start_offset)]
     headers = [header for row in rows for header in row[4]]
     for name, _ in headers:
@@ -193,7 +229,7 @@ def _walk(section: Section, start_offset: int) -> Iterator[_RawRecord]:
     """Yield the records from `start_offset` on. Those before are skipped by their length, unread."""
     payload = bytes(section.payload)
     end = len(payload)
-    if section.record_count > end // RECORD_BYTES_MIN:
+    if section.record_count > end // _RECORD_BYTES_MIN:
         raise InvalidBatch("the batch counts more records than its bytes can hold")
     at, previous_delta = 0, -1
     for _ in range(section.record_count):

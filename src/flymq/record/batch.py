@@ -27,7 +27,8 @@ from flymq.record.header import (
     renew_checksum,
     set_log_append_time,
 )
-from flymq.record.record import Record, RecordLike, Section
+from flymq.record.record import Record, RecordLike
+from flymq.record.shapes import Section
 
 _OFFSET_MAX = (1 << 63) - 1
 

@@ -7,6 +7,9 @@ COMPILED: bool
 
 try:
     from flymq.record._fast import (
+        NO_OFFSET,
+        Record,
+        RecordLike,
         encode_kept,
         encode_records,
         murmur2,
@@ -19,6 +22,9 @@ try:
     COMPILED = True
 except ImportError:
     from flymq.record._plain import (
+        NO_OFFSET,
+        Record,
+        RecordLike,
         encode_kept,
         encode_records,
         murmur2,
@@ -32,6 +38,9 @@ except ImportError:
 
 __all__ = [
     "COMPILED",
+    "NO_OFFSET",
+    "Record",
+    "RecordLike",
     "encode_kept",
     "encode_records",
     "murmur2",

@@ -139,13 +139,18 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Return the header of the whole, undamaged batch at `position`, or raise what is wrong with it."""
     header = parse_header(buffer, position)
+    check_checksum(buffer, position, header)
+    return header
+
+
+def check_checksum(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raise what is wrong with the batch whose header was parsed: that it is cut off, or that its bytes changed."""
     end = position + header.length + LENGTH_END
     if end > len(buffer):
         raise InvalidBatch(f"the batch says {header.size} bytes, {len(buffer) - position} are there")
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     if actual != header.crc:
         raise CorruptBatch(f"the checksum says {header.crc:#010x}, the bytes say {actual:#010x}")
-    return header
 
 
 def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

@@ -16,8 +16,9 @@ from flymq.record import codec
 from flymq.record.batch import unpack
 from flymq.record.compression import DECOMPRESSED_BYTES_MAX
 from flymq.record.control import MarkerType, parse_marker
-from flymq.record.header import Buffer, check_batch, split_batches
-from flymq.record.record import Pair, Record, Row, Section
+from flymq.record.header import Buffer, check_checksum, split_batches
+from flymq.record.record import Pair, Record, Row
+from flymq.record.shapes import Section
 
 Aborted: TypeAlias = tuple[int, int]
 """Producer id and first offset of a transaction whose records a reader of committed data must not see."""
@@ -71,7 +72,7 @@ def first_record_at(
     for position, header in split_batches(run):
         if header.max_timestamp < timestamp_ms or header.is_control:
             continue
-        check_batch(run, position)
+        check_checksum(run, position, header)
         for record in codec.parse_records([unpack(run, position, header, decompressed_bytes_max)], 0):
             if record.timestamp_ms >= timestamp_ms:
                 return record
@@ -89,7 +90,7 @@ def _visible(
     coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     open_producers: set[int] = set()
     for position, header in split_batches(run):
-        check_batch(run, position)
+        check_checksum(run, position, header)
         while coming and coming[-1][1] <= header.last_offset:
             open_producers.add(coming.pop()[0])
         if header.is_control:

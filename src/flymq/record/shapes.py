@@ -1,0 +1,53 @@
+"""The shapes in which records pass between the codec and its callers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from flymq.record.header import Buffer
+
+Header: TypeAlias = tuple[str, bytes | None]
+"""A name and a value that travel beside a record; names may repeat, and their order is kept."""
+
+Pair: TypeAlias = tuple[bytes | None, bytes | None]
+"""Key and value."""
+
+Row: TypeAlias = tuple[int, int, bytes | None, bytes | None]
+"""Offset, timestamp in ms, key and value."""
+
+
+class Section(NamedTuple):
+    """The records of one batch, unpacked, with what turns their deltas into offsets and times."""
+
+    payload: Buffer
+    record_count: int
+    base_offset: int
+    last_offset_delta: int
+    base_timestamp: int
+    append_time_ms: int | None
+    """The time of every record when the broker sets it; None: each has its own."""
+
+
+class BinaryColumn(NamedTuple):
+    """Byte strings in Arrow's layout: value `i` is `data[ends[i]:ends[i + 1]]`, the ends being native int32."""
+
+    null_count: int
+    validity: Buffer | None
+    """One bit a value, least significant first, 0 for null; None when nothing is null."""
+    ends: Buffer
+    data: Buffer
+
+
+class Columns(NamedTuple):
+    """Records as columns in Arrow's layout: raw buffers, which any Arrow library wraps without a copy."""
+
+    row_count: int
+    offset: Buffer
+    timestamp_ms: Buffer
+    key: BinaryColumn
+    value: BinaryColumn
+    header_ends: Buffer
+    """The headers of record `i` are those from `header_ends[i]` to `header_ends[i + 1]`."""
+    header_count: int
+    header_name: BinaryColumn
+    header_value: BinaryColumn
