@@ -40,12 +40,29 @@ class FetchQuery:
 Find = Callable[[TopicPartition], Partition]
 
 
-def fetch(find: Find, query: FetchQuery) -> MaybeLater[list[PartitionRead]]:
-    """Read what is there; when that is too little, wait for more."""
-    reads = _read(find, query)
-    if query.wait_ms_max <= 0 or _is_enough(reads, query):
-        return reads
-    return _WaitingFetch(find, query).future
+class Fetches:
+    """Reads on behalf of clients, and those of them that wait."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._waiting: set[_WaitingFetch] = set()
+        self._may_wait = True
+
+    def fetch(self, query: FetchQuery) -> MaybeLater[list[PartitionRead]]:
+        """Read what is there; when that is too little, wait for more."""
+        reads = _read(self._find, query)
+        if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
+            return reads
+        waiting = _WaitingFetch(self._find, query)
+        self._waiting.add(waiting)
+        waiting.future.add_done_callback(lambda _: self._waiting.discard(waiting))
+        return waiting.future
+
+    def stop_waiting(self) -> None:
+        """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
+        self._may_wait = False
+        for waiting in list(self._waiting):
+            waiting.finish()
 
 
 def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
@@ -80,7 +97,7 @@ class _WaitingFetch:
         self._trying = False
         self.future: asyncio.Future[list[PartitionRead]] = self._loop.create_future()
         self.future.add_done_callback(self._ended)
-        self._timer = self._loop.call_later(query.wait_ms_max / 1000, self._finish)
+        self._timer = self._loop.call_later(query.wait_ms_max / 1000, self.finish)
         self._wait()
 
     def _wait(self) -> None:
@@ -103,7 +120,7 @@ class _WaitingFetch:
         else:
             self._wait()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         if not self.future.done():
             self.future.set_result(_read(self._find, self._query))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from flymq.broker.catalog import PartitionEntry, TopicEntry
-from flymq.broker.fetching import FetchQuery, MaybeLater, fetch
+from flymq.broker.fetching import Fetches, FetchQuery, MaybeLater
 from flymq.broker.partition import Partition, PartitionRead
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks
@@ -58,6 +58,7 @@ class Topics:
         self._flusher = flusher
         self._clock = clock
         self._topics: dict[str, Topic] = {}
+        self.fetches = Fetches(self.partition)
 
     # --- find
 
@@ -97,7 +98,7 @@ class Topics:
 
     def fetch(self, query: FetchQuery) -> MaybeLater[list[PartitionRead]]:
         """Read several partitions; a future when the reader wants to wait for more."""
-        return fetch(self.partition, query)
+        return self.fetches.fetch(query)
 
     # --- open and close, as admin.py decides
 

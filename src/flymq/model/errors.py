@@ -100,6 +100,27 @@ class InvalidReplicationFactor(FlyMQError):
     hint = "Use a replication factor of at most the number of brokers."
 
 
+class ListenFailed(FlyMQError):
+    """The broker cannot listen on this address."""
+
+    code = "LISTEN_FAILED"
+    hint = "Use an address of this machine for `listener.host`; ports below 1024 need special rights."
+
+
+class AddressInUse(ListenFailed):
+    """Another program listens on this port."""
+
+    code = "ADDRESS_IN_USE"
+    hint = "Stop the other program, or use another port: `--port N`, or `--port 0` for any free one."
+
+
+class InternalError(FlyMQError):
+    """The broker met a fault of its own."""
+
+    code = "INTERNAL_ERROR"
+    hint = "The broker's log has the details; please report them."
+
+
 # --- record batches -------------------------------------------------------------------------------------------------
 
 
@@ -438,6 +459,51 @@ class UnknownRetriableError(UnknownBrokerError):
 
     code = "UNKNOWN_RETRIABLE_ERROR"
     retriable = True
+
+
+# --- values, on the client's side -----------------------------------------------------------------------------------
+
+
+class ClientClosed(FlyMQError):
+    """The client has been closed."""
+
+    code = "CLIENT_CLOSED"
+    hint = "Use it within its `with` block, or before `close()`."
+
+
+class SerializationFailed(FlyMQError):
+    """A value could not be turned into bytes."""
+
+    code = "SERIALIZATION_FAILED"
+    hint = "Check the value against the serializer that was set."
+
+
+class DeserializationFailed(FlyMQError):
+    """A record's bytes could not be turned into a value."""
+
+    code = "DESERIALIZATION_FAILED"
+    hint = "The record was written with another serializer; seek past it, or read it without a deserializer."
+
+
+class WrongEncryptionKey(FlyMQError):
+    """The message was encrypted with a key this client does not have."""
+
+    code = "WRONG_ENCRYPTION_KEY"
+    hint = "Add the key that was used then to `decryption_keys`."
+
+
+class AlteredMessage(FlyMQError):
+    """The encrypted message was altered after it was written."""
+
+    code = "ALTERED_MESSAGE"
+    hint = "Do not trust it: someone or something changed its bytes."
+
+
+class NotEncrypted(FlyMQError):
+    """The message is not encrypted, though this client has an encryption key."""
+
+    code = "NOT_ENCRYPTED"
+    hint = "Set encryption_required=False to read messages from before encryption was turned on."
 
 
 def all_errors() -> dict[str, type[FlyMQError]]:

@@ -91,6 +91,11 @@ class FrameCutter:
         return memoryview(bytes(payload)) if payload.obj is self._scratch.obj else payload
 
     @property
+    def held_bytes(self) -> int:
+        """Memory taken by a frame that is not complete yet."""
+        return 0 if self._body is None else len(self._body)
+
+    @property
     def is_between_frames(self) -> bool:
         """Whether the stream may end here without cutting a frame."""
         return self._body is None and not self._head

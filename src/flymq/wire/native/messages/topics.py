@@ -136,6 +136,7 @@ class TopicMetadata(Part):
     internal: bool = False
     error: Failure | None = None
     partitions: list[PartitionMetadata] = []
+    message_bytes_max: U32 = 1 << 20
 
 
 class MetadataAnswer(Message):

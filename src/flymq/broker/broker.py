@@ -1,0 +1,46 @@
+"""The broker as a gateway sees it: who it is, and its rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flymq.broker.admin import Admin
+from flymq.broker.passwords import PasswordHash
+from flymq.broker.producer_ids import ProducerIds
+from flymq.broker.topics import Topics
+from flymq.host.clock import Clock
+from flymq.host.tasks import Tasks, Threads
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may connect."""
+
+    is_required: bool = False
+    users: Mapping[str, PasswordHash] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The most a fetch gets, whatever it asks for."""
+
+    wait_ms_max: int = 60_000
+    bytes_max: int = 50 << 20
+
+
+@dataclass(slots=True)
+class Broker:
+    broker_id: int
+    cluster_id: str
+    topics: Topics
+    admin: Admin
+    producer_ids: ProducerIds
+    access: Access
+    fetch_limits: FetchLimits
+    clock: Clock
+    tasks: Tasks
+    threads: Threads
+    """For what takes long without being the disk's work, as checking a password does."""
+    advertised: tuple[str | None, int | None] = (None, None)
+    """Host and port that clients are told; None tells each client the address it dialled."""

@@ -1,0 +1,196 @@
+"""What every protocol's connection has in common: who is there, how much may be in work, when to stop reading.
+
+A connection reads on only while three things hold: its answers leave (the peer reads them), not too many of its
+requests are in work, and there is memory left. So a client that does not read, or sends without end, waits in its own
+socket; nothing grows here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flymq.broker.partition import Slice
+from flymq.broker.quota import ClientQuota
+from flymq.gateways.budget import BufferBudget
+from flymq.gateways.outbox import Buffer, Outbox
+from flymq.host.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may take."""
+
+    inflight_max: int = 64
+    request_bytes_max: int = 64 << 20
+    handshake_timeout_s: float = 10.0
+
+
+@dataclass(slots=True)
+class SharedByConnections:
+    """What all connections of a broker share."""
+
+    clock: Clock
+    budget: BufferBudget
+    produce_quota: ClientQuota
+    fetch_quota: ClientQuota
+    limits: ConnectionLimits
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection. A protocol gives `get_buffer` and `buffer_updated`."""
+
+    def __init__(self, shared: SharedByConnections) -> None:
+        self.shared = shared
+        self.peer_host = ""
+        self.local_address: tuple[str, int] = ("", 0)
+        self.client_id = ""
+        self.principal = ""
+        self.last_active_s = shared.clock.monotonic_s()
+        self.on_opened: Callable[[], None] = lambda: None
+        self.on_closed: Callable[[], None] = lambda: None
+        self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._held_bytes = 0
+        self._is_draining = False
+        self._throttled_until_s = 0.0
+        self._is_paused = False
+        self._ends_when_sent = False
+
+    # --- life
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._outbox = Outbox(transport)
+        self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
+        self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.on_opened()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for waiting in list(self._waiting):
+            waiting.cancel()
+        if self._outbox is not None:
+            self._outbox.close()
+        self._hold(0)
+        self.shared.budget.forget(self._reconsider)
+        self._transport = None
+        self.on_closed()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def inflight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._waiting)
+
+    @property
+    def now_s(self) -> float:
+        return self.shared.clock.monotonic_s()
+
+    @property
+    def quota_name(self) -> str:
+        """Under which name this client's bytes are counted."""
+        return self.principal or self.client_id or self.peer_host
+
+    def close_when_sent(self) -> None:
+        """Send what is to be sent, then close; read nothing more."""
+        self._ends_when_sent = True
+        self._reconsider()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that were received before this connection was chosen."""
+        rest = memoryview(data)
+        while rest and self.is_open:
+            room = memoryview(self.get_buffer(len(rest)))
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            self.buffer_updated(count)
+            rest = rest[count:]
+
+    # --- send and wait
+
+    def send(self, pieces: Sequence[Buffer | Slice]) -> None:
+        if self._outbox is not None and self.is_open:
+            self._outbox.send(pieces)
+            self._reconsider()
+
+    def answer_later(self, waiting: asyncio.Future[Any], answer: Callable[[asyncio.Future[Any]], None]) -> None:
+        """Call `answer` when the future is done, if the client is still there; the future ends with the connection."""
+
+        def done(future: asyncio.Future[Any]) -> None:
+            self._waiting.discard(future)
+            if self.is_open and not future.cancelled():
+                answer(future)
+                self._reconsider()
+
+        self._waiting.add(waiting)
+        waiting.add_done_callback(done)
+
+    # --- read or not
+
+    def throttle(self, wait_ms: int) -> None:
+        """Read nothing for a while: the client is over its quota."""
+        if wait_ms > 0:
+            now_s = self.shared.clock.monotonic_s()
+            self._throttled_until_s = max(self._throttled_until_s, now_s + wait_ms / 1000)
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._reconsider)
+            self._reconsider()
+
+    def hold(self, received_bytes: int) -> None:
+        """Say how much memory an unfinished request takes."""
+        unsent = 0 if self._outbox is None else self._outbox.held_bytes
+        self._hold(received_bytes + unsent)
+
+    def _hold(self, count: int) -> None:
+        if count != self._held_bytes:
+            change = count - self._held_bytes
+            self._held_bytes = count
+            self.shared.budget.change(change)
+
+    def pause_writing(self) -> None:
+        self._is_draining = True
+        self._reconsider()
+
+    def resume_writing(self) -> None:
+        self._is_draining = False
+        if self._outbox is not None:
+            self._outbox.pump()
+        self._reconsider()
+
+    def _must_pause(self) -> bool:
+        shared = self.shared
+        if shared.budget.is_exhausted:
+            shared.budget.when_free(self._reconsider)
+            return True
+        return (
+            self._is_draining
+            or self._ends_when_sent
+            or len(self._waiting) >= shared.limits.inflight_max
+            or self._throttled_until_s > shared.clock.monotonic_s()
+        )
+
+    def _reconsider(self) -> None:
+        """Stop reading, or read on, as things are now."""
+        transport, outbox = self._transport, self._outbox
+        if transport is None or outbox is None or transport.is_closing():
+            return
+        if self._ends_when_sent and outbox.is_empty and not self._waiting:
+            transport.close()
+            return
+        must_pause = self._must_pause()
+        if must_pause != self._is_paused:
+            self._is_paused = must_pause
+            if must_pause:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()

@@ -1,0 +1,145 @@
+"""A connection that speaks FlyMQ's own protocol: frames in, handler called, answer out.
+
+Hot path: answers to all frames of one read leave in one write, and a request that need not wait takes no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from flymq.broker.broker import Broker
+from flymq.broker.partition import Slice
+from flymq.gateways.connection import Connection, SharedByConnections
+from flymq.gateways.outbox import Buffer
+from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
+from flymq.wire.native.codec import decode_request, encode_answer, encode_error, peek_id
+from flymq.wire.native.framing import MAGIC, SCRATCH_BYTES, Frame, FrameCutter
+from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.opcodes import Opcode
+
+if TYPE_CHECKING:
+    from flymq.gateways.native.push import Subscription
+
+logger = logging.getLogger(__name__)
+
+Pieces = list[Buffer | Slice]
+Answer = Message | Pieces | None
+"""A message, a frame in pieces that is ready to be sent, or nothing."""
+Handler = Callable[["NativeConnection", Any], "Answer | asyncio.Future[Any] | Coroutine[Any, Any, Answer]"]
+
+_BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
+
+_scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
+
+
+class NativeConnection(Connection):
+    """One client that speaks the native protocol."""
+
+    def __init__(self, broker: Broker, shared: SharedByConnections, handlers: dict[int, Handler]) -> None:
+        super().__init__(shared)
+        self.broker = broker
+        self.subscriptions: dict[int, Subscription] = {}
+        self.is_logged_in = not broker.access.is_required
+        self._handlers = handlers
+        self._cutter = FrameCutter(_scratch, payload_bytes_max=shared.limits.request_bytes_max)
+        self._corked: Pieces | None = None
+
+    @property
+    def opcodes(self) -> list[int]:
+        """What can be asked for here."""
+        return sorted(self._handlers)
+
+    # --- receive
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._cutter.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = self.shared.clock.monotonic_s()
+        self._corked = []
+        try:
+            for frame in self._cutter.buffer_updated(nbytes):
+                self._serve(frame)
+        except FlyMQError as error:  # the stream is lost: where the next frame begins is not known
+            self.reply(encode_error(error))
+            self.close_when_sent()
+        corked, self._corked = self._corked, None
+        if corked:
+            self.send(corked)
+        self.hold(self._cutter.held_bytes)
+
+    def eof_received(self) -> bool:
+        if not self._cutter.is_between_frames:
+            logger.info("%s ended within a frame", self.peer_host)
+        self.close_when_sent()
+        return True  # answers to what was asked before still leave
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for subscription in list(self.subscriptions.values()):
+            subscription.stop()
+        super().connection_lost(exc)
+
+    # --- serve
+
+    def _serve(self, frame: Frame) -> None:
+        opcode, payload = frame
+        try:
+            request = decode_request(opcode, payload)
+            handler = self._handlers.get(opcode)
+            if handler is None:
+                raise UnknownOpcode(f"{Opcode(opcode).name} is not served by this broker")
+            if not self.is_logged_in and opcode not in _BEFORE_LOGIN:
+                raise Unauthenticated(f"{Opcode(opcode).name} before AUTHENTICATE")
+            result = handler(self, request)
+        except FlyMQError as error:
+            self.reply(encode_error(error, peek_id(payload)))
+            return
+        except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
+            logger.exception("opcode %#04x of %s failed", opcode, self.peer_host)
+            self.reply(encode_error(InternalError(), peek_id(payload)))
+            return
+        if isinstance(result, Awaitable):
+            self._answer_later(opcode, request.id, result)
+        else:
+            self._answer(opcode, request.id, result)
+
+    def _answer_later(self, opcode: int, request_id: int, result: Awaitable[Answer]) -> None:
+        if isinstance(result, asyncio.Future):
+            future: asyncio.Future[Answer] = result
+        else:
+            future = asyncio.ensure_future(result)
+
+        def answer(done: asyncio.Future[Answer]) -> None:
+            error = done.exception()
+            if error is None:
+                self._answer(opcode, request_id, done.result())
+            elif isinstance(error, FlyMQError):
+                self.reply(encode_error(error, request_id))
+            else:
+                logger.error("opcode %#04x of %s failed", opcode, self.peer_host, exc_info=error)
+                self.reply(encode_error(InternalError(), request_id))
+
+        self.answer_later(future, answer)
+
+    def _answer(self, opcode: int, request_id: int, answer: Answer) -> None:
+        if answer is None:
+            return
+        if isinstance(answer, Message):
+            answer.id = request_id
+            self.reply(encode_answer(opcode, answer))
+        else:
+            self.reply(*answer)
+
+    def reply(self, *pieces: Buffer | Slice) -> None:
+        """Send a frame, together with others when several are answered at once."""
+        if self._corked is None:
+            self.send(pieces)
+        else:
+            self._corked += pieces
+
+
+def speaks_native(first: bytes) -> bool:
+    return first[0] == MAGIC

@@ -1,0 +1,30 @@
+"""Which function serves which request. Adding an operation is one small function and one line here."""
+
+from __future__ import annotations
+
+from flymq.gateways.native import push, records, session, topics
+from flymq.gateways.native.connection import Handler
+from flymq.wire.native.opcodes import Opcode
+
+HANDLERS: dict[int, Handler] = {
+    Opcode.PRODUCE: records.produce,
+    Opcode.CONSUME: records.consume,
+    Opcode.CREATE_TOPIC: topics.create_topic,
+    Opcode.DELETE_TOPIC: topics.delete_topic,
+    Opcode.LIST_TOPICS: topics.list_topics,
+    Opcode.FETCH: records.fetch,
+    Opcode.PRODUCE_BATCH: records.produce_batch,
+    Opcode.LIST_OFFSETS: records.list_offsets,
+    Opcode.METADATA: topics.metadata,
+    Opcode.DESCRIBE_TOPIC: topics.describe_topic,
+    Opcode.ALTER_TOPIC: topics.alter_topic,
+    Opcode.ADD_PARTITIONS: topics.add_partitions,
+    Opcode.DELETE_RECORDS: records.delete_records,
+    Opcode.INIT_PRODUCER: session.init_producer,
+    Opcode.HELLO: session.hello,
+    Opcode.AUTHENTICATE: session.authenticate,
+    Opcode.PING: session.ping,
+    Opcode.START_PUSH: push.start_push,
+    Opcode.CREDIT: push.credit,
+    Opcode.STOP_PUSH: push.stop_push,
+}

@@ -1,0 +1,271 @@
+"""Writing and reading records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from flymq.broker.fetching import FetchFrom, FetchQuery
+from flymq.broker.partition import Partition, PartitionRead
+from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
+from flymq.model.delivery import Acks
+from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound
+from flymq.model.names import TopicPartition
+from flymq.record.batch import encode_batch
+from flymq.record.reading import parse_records
+from flymq.storage.admission import Appended
+from flymq.storage.log import TimedOffset
+from flymq.wire.native.fetch_frames import encode_around
+from flymq.wire.native.messages import records as wire
+from flymq.wire.native.messages.fields import ANY_PARTITION, Failure
+
+Later = asyncio.Future[Any]
+
+
+# --- produce --------------------------------------------------------------------------------------------------------
+
+
+def produce(connection: NativeConnection, request: wire.Produce) -> Answer | Later | Any:
+    """One record: the broker makes the batch and chooses the partition."""
+    if request.topic not in connection.broker.topics:
+        return _create_and_produce(connection, _keep_record(request))
+    return _produce(connection, request)
+
+
+async def _create_and_produce(connection: NativeConnection, request: wire.Produce) -> Answer:
+    await connection.broker.admin.get_or_create(request.topic)
+    result = _produce(connection, request)
+    return await result if isinstance(result, asyncio.Future) else result
+
+
+def _produce(connection: NativeConnection, request: wire.Produce) -> wire.ProduceAnswer | Later:
+    broker = connection.broker
+    topic = broker.topics.get(request.topic)
+    partition = topic.choose_partition(request.key) if request.partition == ANY_PARTITION else request.partition
+    timestamp = broker.clock.now_ms() if request.timestamp < 0 else request.timestamp
+    record = (
+        None if request.key is None else bytes(request.key),
+        None if request.value is None else bytes(request.value),
+        [(name, None if value is None else bytes(value)) for name, value in request.headers],
+        timestamp,
+    )
+    batch = encode_batch([record])
+    connection.throttle(
+        connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, len(batch))
+    )
+    appended, durable = broker.topics.produce(TopicPartition(request.topic, partition), batch, request.acks)
+    if appended.append_time_ms >= 0:
+        timestamp = appended.append_time_ms
+    answer = wire.ProduceAnswer(
+        topic=request.topic, partition=partition, offset=appended.base_offset, timestamp=timestamp
+    )
+    return answer if durable is None else _when_done([durable], answer)
+
+
+def _keep_record(request: wire.Produce) -> wire.Produce:
+    """Copy the record: the frame it lies in is gone once the handler waits."""
+    request.key = None if request.key is None else bytes(request.key)
+    request.value = None if request.value is None else bytes(request.value)
+    request.headers = [(name, None if value is None else bytes(value)) for name, value in request.headers]
+    return request
+
+
+def produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> Answer | Later | Any:
+    """Ready-made batches for several partitions; each succeeds or fails on its own."""
+    if connection.broker.admin.defaults.auto_create:
+        topics = connection.broker.topics
+        if missing := {part.topic for part in request.partitions if part.topic not in topics}:
+            for part in request.partitions:
+                part.batches = bytes(part.batches)
+            return _create_and_produce_batch(connection, request, missing)
+    return _produce_batch(connection, request)
+
+
+async def _create_and_produce_batch(
+    connection: NativeConnection, request: wire.ProduceBatch, missing: set[str]
+) -> Answer:
+    for topic in missing:
+        try:
+            await connection.broker.admin.get_or_create(topic)
+        except FlyMQError:
+            continue  # a name that cannot be a topic's is reported with its partition
+    result = _produce_batch(connection, request)
+    return await result if isinstance(result, asyncio.Future) else result
+
+
+def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> wire.ProduceBatchAnswer | Later:
+    topics = connection.broker.topics
+    parts: list[wire.PartitionAppended] = []
+    waiting: list[asyncio.Future[None]] = []
+    size = 0
+    for part in request.partitions:
+        size += len(part.batches)
+        name = TopicPartition(part.topic, part.partition)
+        try:
+            partition = topics.partition(name)
+            appended, durable = partition.append(part.batches, request.acks)
+        except FlyMQError as error:
+            parts.append(wire.PartitionAppended(part.topic, part.partition, error=Failure.of(error)))
+            continue
+        parts.append(_appended(part, appended, partition))
+        if durable is not None:
+            waiting.append(durable)
+    connection.throttle(connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, size))
+    answer = wire.ProduceBatchAnswer(partitions=parts)
+    if not waiting or request.acks is Acks.NONE:
+        return answer
+    return _when_done(waiting, answer)
+
+
+def _appended(part: wire.PartitionBatches, appended: Appended, partition: Partition) -> wire.PartitionAppended:
+    return wire.PartitionAppended(
+        part.topic, part.partition, appended.base_offset, appended.append_time_ms, partition.log.start_offset
+    )
+
+
+def _when_done(waiting: Sequence[asyncio.Future[None]], answer: Any) -> Later:
+    """Return a future that has `answer` when all of `waiting` are done."""
+    result: Later = asyncio.get_running_loop().create_future()
+    left = len(waiting)
+
+    def done(future: asyncio.Future[None]) -> None:
+        nonlocal left
+        left -= 1
+        if result.done():
+            return
+        if (error := future.exception()) is not None:
+            result.set_exception(error)
+        elif left == 0:
+            result.set_result(answer)
+
+    for future in waiting:
+        future.add_done_callback(done)
+    return result
+
+
+# --- read -----------------------------------------------------------------------------------------------------------
+
+
+def consume(connection: NativeConnection, request: wire.Consume) -> wire.ConsumeAnswer:
+    """The record at one offset."""
+    partition = connection.broker.topics.partition(TopicPartition(request.topic, request.partition))
+    read = partition.read(request.offset, bytes_max=0, isolation=request.isolation)
+    found = (
+        []
+        if read.slice is None
+        else parse_records(read.slice.read(), start_offset=request.offset, aborted=read.aborted)
+    )
+    if not found or found[0].offset != request.offset:
+        raise RecordNotFound(f"{request.topic}-{request.partition} has no record at offset {request.offset}")
+    record = found[0]
+    return wire.ConsumeAnswer(
+        topic=request.topic,
+        partition=request.partition,
+        offset=record.offset,
+        timestamp=record.timestamp_ms,
+        value=record.value,
+        key=record.key,
+        headers=list(record.headers),
+    )
+
+
+def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | Later:
+    """Batches of several partitions, now or when enough has come."""
+    limits = connection.broker.fetch_limits
+    query = FetchQuery(
+        [
+            FetchFrom(TopicPartition(part.topic, part.partition), part.offset, part.max_bytes)
+            for part in request.partitions
+        ],
+        bytes_min=request.min_bytes,
+        bytes_max=min(request.max_bytes, limits.bytes_max),
+        wait_ms_max=min(request.max_wait_ms, limits.wait_ms_max),
+        isolation=request.isolation,
+    )
+    reads = connection.broker.topics.fetch(query)
+    if isinstance(reads, list):
+        return fetch_frame(connection, request.id, reads)
+    later: Later = asyncio.get_running_loop().create_future()
+
+    def done(future: asyncio.Future[list[PartitionRead]]) -> None:
+        if not later.done() and not future.cancelled():
+            later.set_result(fetch_frame(connection, request.id, future.result()))
+
+    reads.add_done_callback(done)
+    later.add_done_callback(lambda _: reads.cancel())
+    return later
+
+
+def fetch_frame(connection: NativeConnection, request_id: int, reads: list[PartitionRead]) -> Pieces:
+    """Return the answer in pieces, slices of the logs between them."""
+    answer = wire.FetchAnswer(id=request_id, partitions=[fetched(read) for read in reads])
+    pieces = interleave(encode_around(answer, [read.length for read in reads]), reads)
+    size = sum(read.length for read in reads)
+    connection.throttle(connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size))
+    return pieces
+
+
+def fetched(read: PartitionRead) -> wire.FetchedPartition:
+    return wire.FetchedPartition(
+        read.name.topic,
+        read.name.partition,
+        None if read.error is None else Failure.of(read.error),
+        read.high_watermark,
+        read.last_stable_offset,
+        read.start_offset,
+        read.aborted,
+    )
+
+
+def interleave(heads: Sequence[bytes], reads: Sequence[PartitionRead]) -> Pieces:
+    """Put each slice behind its head."""
+    pieces: Pieces = []
+    for at, head in enumerate(heads):
+        pieces.append(head)
+        if at < len(reads) and (body := reads[at].slice) is not None:
+            pieces.append(body)
+    return pieces
+
+
+# --- offsets --------------------------------------------------------------------------------------------------------
+
+
+def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wire.ListOffsetsAnswer:
+    """Offsets by position or by time."""
+    found = []
+    for query in request.partitions:
+        try:
+            partition = connection.broker.topics.partition(TopicPartition(query.topic, query.partition))
+            found.append(_find_offset(partition, query, request))
+        except FlyMQError as error:
+            found.append(wire.OffsetFound(query.topic, query.partition, error=Failure.of(error)))
+    return wire.ListOffsetsAnswer(partitions=found)
+
+
+def _find_offset(partition: Partition, query: wire.OffsetQuery, request: wire.ListOffsets) -> wire.OffsetFound:
+    timed: TimedOffset | None
+    if query.at == wire.AT_EARLIEST:
+        timed = TimedOffset(partition.log.start_offset, -1, partition.leader_epoch)
+    elif query.at == wire.AT_LATEST:
+        timed = TimedOffset(partition.end_for(request.isolation), -1, partition.leader_epoch)
+    elif query.at == wire.AT_MAX_TIMESTAMP:
+        timed = partition.find_latest_time()
+    elif query.at < 0:
+        raise OffsetOutOfRange(f"{query.at} is neither a time nor a position", hint="Use -1, -2, -3 or a time in ms.")
+    else:
+        timed = partition.find_time(query.at, request.isolation)
+    return wire.OffsetFound(query.topic, query.partition, *(timed or ()))
+
+
+def delete_records(connection: NativeConnection, request: wire.DeleteRecords) -> wire.DeleteRecordsAnswer:
+    """Remove the oldest records."""
+    deleted = []
+    for part in request.partitions:
+        try:
+            partition = connection.broker.topics.partition(TopicPartition(part.topic, part.partition))
+            start_offset = partition.delete_before(part.before_offset)
+            deleted.append(wire.RecordsDeleted(part.topic, part.partition, start_offset))
+        except FlyMQError as error:
+            deleted.append(wire.RecordsDeleted(part.topic, part.partition, error=Failure.of(error)))
+    return wire.DeleteRecordsAnswer(partitions=deleted)

@@ -1,0 +1,45 @@
+"""The connection itself: greeting, login, liveness, producer identities."""
+
+from __future__ import annotations
+
+from flymq import __version__
+from flymq.gateways.native.connection import NativeConnection
+from flymq.model.errors import AuthenticationFailed, UnknownOpcode
+from flymq.wire.native.messages import session as wire
+from flymq.wire.native.messages.transactions import InitProducer, InitProducerAnswer
+
+
+def hello(connection: NativeConnection, request: wire.Hello) -> wire.HelloAnswer:
+    connection.client_id = request.client_id
+    broker = connection.broker
+    return wire.HelloAnswer(
+        server="FlyMQ",
+        version=__version__,
+        cluster_id=broker.cluster_id,
+        broker=broker.broker_id,
+        opcodes=connection.opcodes,
+        payload_bytes_max=connection.shared.limits.request_bytes_max,
+        authentication=["PLAIN"] if broker.access.is_required else [],
+    )
+
+
+async def authenticate(connection: NativeConnection, request: wire.Authenticate) -> wire.AuthenticateAnswer:
+    if request.mechanism != "PLAIN":
+        raise AuthenticationFailed(f"the mechanism {request.mechanism!r} is not offered", hint="Use PLAIN.")
+    expected = connection.broker.access.users.get(request.username)
+    matches = expected is not None and await connection.broker.threads.run(lambda: expected.matches(request.password))
+    if not matches:
+        raise AuthenticationFailed("unknown user or wrong password")
+    connection.principal = request.username
+    connection.is_logged_in = True
+    return wire.AuthenticateAnswer(principal=request.username)
+
+
+def ping(_connection: NativeConnection, _request: wire.Ping) -> wire.Done:
+    return wire.Done()
+
+
+async def init_producer(connection: NativeConnection, request: InitProducer) -> InitProducerAnswer:
+    if request.transactional_id:
+        raise UnknownOpcode("transactions are not served by this broker")
+    return InitProducerAnswer(producer_id=await connection.broker.producer_ids.take(), producer_epoch=0)

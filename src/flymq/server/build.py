@@ -1,0 +1,190 @@
+"""Put a broker together by hand, start it, and take it down in good order. There is no framework: read it top down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import ssl
+from pathlib import Path
+
+from flymq.broker.admin import Admin, TopicDefaults
+from flymq.broker.broker import Access, Broker, FetchLimits
+from flymq.broker.catalog import Catalog
+from flymq.broker.maintenance import Maintenance, MaintenanceIntervals
+from flymq.broker.producer_ids import ProducerIds
+from flymq.broker.quota import ClientQuota
+from flymq.broker.topics import Topics
+from flymq.gateways.budget import BufferBudget
+from flymq.gateways.connection import ConnectionLimits, SharedByConnections
+from flymq.gateways.listener import Gateway, Listener, ListenerLimits
+from flymq.gateways.native.connection import NativeConnection, speaks_native
+from flymq.gateways.native.handlers import HANDLERS
+from flymq.host.clock import SystemClock
+from flymq.host.disk import SystemDisk
+from flymq.host.entropy import new_id, system_entropy
+from flymq.host.tasks import SystemThreads, Tasks
+from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.model.errors import FsyncFailed, InvalidSetting
+from flymq.server.config import ClientAuth, Config, TlsSettings
+from flymq.storage.directory import DataDirectory
+from flymq.storage.flusher import Flusher
+from flymq.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+_STOP_WITHIN_S = 5.0
+METADATA_NAME = "metadata.db"
+
+
+class Server:
+    """One broker, from start to stop."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.port = 0
+        self.failed = asyncio.Event()
+        """Set when the broker must not go on: stop it."""
+        self.fatal_error: FsyncFailed | None = None
+        self._clock = SystemClock()
+        self._tasks = Tasks(self._task_failed)
+        self._disk_threads = SystemThreads("disk", config.storage.recovery_threads_max)
+        self._flush_threads = SystemThreads("flush")
+
+    async def start(self) -> None:
+        """Recover what is on disk, then listen."""
+        config = self.config
+        _raise_open_files_limit()
+        disk = SystemDisk()
+        data_dir = Path(config.broker.data_dir)
+        disk.make_directory(data_dir)
+        self._directory = DataDirectory(disk, data_dir)
+        try:
+            self._store = SqliteMetadataStore.open(data_dir / METADATA_NAME)
+            catalog = Catalog(self._store)
+            self._flusher = Flusher(self._flush_threads, self._tasks, self._stop_after)
+            self.topics = Topics(self._directory, self._flusher, self._clock)
+            broker = await self._build_broker(catalog)
+            _report(await broker.admin.open_topics())
+            maintenance = Maintenance(self.topics, self._flusher, self._disk_threads, self._clock)
+            maintenance.start(self._tasks, _intervals(config))
+            self._listener = self._build_listener(broker)
+            listener = config.listener
+            self.port = await self._listener.open(listener.host, listener.port, listener.backlog)
+        except BaseException:
+            self._directory.close()
+            raise
+
+    async def stop(self) -> None:
+        """Accept nothing new, finish what was begun, close every log with the marker of an orderly end."""
+        self._listener.stop_accepting()
+        self.topics.fetches.stop_waiting()
+        await self._listener.close(within_s=_STOP_WITHIN_S)
+        await self._tasks.close()
+        self._flush_threads.close()
+        self._disk_threads.close()
+        if self.fatal_error is None:
+            self.topics.close()
+        await self._store.close()
+        self._directory.close()
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    async def _build_broker(self, catalog: Catalog) -> Broker:
+        config = self.config
+        entropy = system_entropy()
+        cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(entropy).hex)
+        defaults = TopicDefaults(
+            config.topics.default_partitions,
+            config.topics.default_replication_factor,
+            config.topics.defaults,
+            config.topics.auto_create,
+            config.limits.topic_partitions_max,
+        )
+        admin = Admin(config.broker.id, self.topics, catalog, self._directory, self._disk_threads, entropy, defaults)
+        return Broker(
+            config.broker.id,
+            cluster_id,
+            self.topics,
+            admin,
+            ProducerIds(catalog),
+            Access(config.auth.required, config.auth.users),
+            FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max),
+            self._clock,
+            self._tasks,
+            self._disk_threads,
+            (config.listener.advertised_host, config.listener.advertised_port),
+        )
+
+    def _build_listener(self, broker: Broker) -> Listener:
+        limits, quotas = self.config.limits, self.config.quotas
+        shared = SharedByConnections(
+            self._clock,
+            BufferBudget(limits.buffer_bytes_max),
+            ClientQuota(quotas.produce_bytes_per_s),
+            ClientQuota(quotas.fetch_bytes_per_s),
+            ConnectionLimits(limits.requests_inflight_per_connection_max, limits.request_bytes_max),
+        )
+        gateways = [Gateway("native", speaks_native, lambda: NativeConnection(broker, shared, HANDLERS))]
+        listener_limits = ListenerLimits(
+            limits.connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000
+        )
+        return Listener(gateways, shared, listener_limits, self._tasks, _tls_context(self.config.tls))
+
+    def _stop_after(self, error: FsyncFailed) -> None:
+        """An fsync failed: what is in the page cache can no longer be trusted. End without a marker of order."""
+        if self.fatal_error is None:
+            self.fatal_error = error
+            logger.critical("%s. %s", error.message, error.hint)
+            self.failed.set()
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        logger.error("the task %r failed", name, exc_info=error)
+
+
+def _intervals(config: Config) -> MaintenanceIntervals:
+    storage = config.storage
+    return MaintenanceIntervals(
+        storage.retention_check_interval_ms, storage.compaction_check_interval_ms, storage.checkpoint_interval_ms
+    )
+
+
+def _tls_context(tls: TlsSettings) -> ssl.SSLContext | None:
+    if tls.cert_file is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.ca_file is not None:
+            context.load_verify_locations(tls.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSetting(f"tls.cert_file, tls.key_file or tls.ca_file cannot be used: {error}") from error
+    modes = {
+        ClientAuth.NONE: ssl.CERT_NONE,
+        ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
+        ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+    }
+    context.verify_mode = modes[tls.client_auth]
+    return context
+
+
+def _raise_open_files_limit() -> None:
+    """Every segment and connection is an open file: take as many as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _report(recovered: list[Log]) -> None:
+    """Tell what a crash had left behind."""
+    for log in recovered:
+        report = log.recovery
+        if report.cut_at is not None:
+            path, position = report.cut_at
+            aside = ", ".join(map(str, report.kept_aside))
+            logger.warning("%s: cut %d torn bytes at byte %d, kept in %s", path, report.cut_bytes, position, aside)
+    if recovered:
+        scanned = sum(log.recovery.scanned_bytes for log in recovered)
+        logger.info("recovered %d partitions after a crash, %d bytes scanned", len(recovered), scanned)

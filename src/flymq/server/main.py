@@ -1,0 +1,37 @@
+"""Run a broker in the foreground until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+from flymq.server.build import Server
+from flymq.server.config import Config
+from flymq.server.logs import set_up_logs
+
+logger = logging.getLogger(__name__)
+
+
+def run(config: Config, on_ready: Callable[[Server], None]) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code: 0 after an orderly end, 1 after a failed fsync."""
+    set_up_logs(config.log)
+    return asyncio.run(_run(config, on_ready))
+
+
+async def _run(config: Config, on_ready: Callable[[Server], None]) -> int:
+    server = Server(config)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await server.start()
+    on_ready(server)
+    waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.failed.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    logger.info("stopping")
+    await server.stop()
+    return 0 if server.fatal_error is None else 1

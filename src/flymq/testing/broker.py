@@ -1,0 +1,90 @@
+"""The broker in a thread of its own, so that blocking and async tests can both use it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flymq.server.build import Server
+from flymq.server.settings import load_config
+
+
+@dataclass(frozen=True, slots=True)
+class TestBroker:
+    """A running broker."""
+
+    __test__ = False  # not a test, whatever pytest makes of the name
+
+    host: str
+    port: int
+    data_dir: Path
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@contextmanager
+def running_broker(data_dir: Path | None = None, settings: Mapping[str, Any] | None = None) -> Iterator[TestBroker]:
+    """Start a broker, in dev mode, in a temporary directory unless one is given; stop it at the end.
+
+    `settings` are those of docs/reference/settings.md, by their dotted names.
+    """
+    with tempfile.TemporaryDirectory(prefix="flymq-") as scratch:
+        directory = Path(scratch) if data_dir is None else data_dir
+        flags = {"broker.data_dir": str(directory), "broker.dev": True, "listener.port": 0, **(settings or {})}
+        thread = _BrokerThread(flags)
+        thread.start()
+        try:
+            server = thread.wait_ready()
+            yield TestBroker(server.config.listener.host, server.port, directory)
+        finally:
+            thread.stop()
+
+
+class _BrokerThread(threading.Thread):
+    def __init__(self, flags: Mapping[str, Any]) -> None:
+        super().__init__(name="flymq broker", daemon=True)
+        self._flags = flags
+        self._ready = threading.Event()
+        self._server: Server | None = None
+        self._error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        server = Server(load_config(environ={}, flags=self._flags))
+        await server.start()
+        self._server = server
+        self._ready.set()
+        await self._stopping.wait()
+        await server.stop()
+
+    def wait_ready(self) -> Server:
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._server is not None
+        return self._server
+
+    def stop(self) -> None:
+        if self._loop is not None and self._stopping is not None and not self._loop.is_closed():
+            with suppress(RuntimeError):  # it may end by itself between the look and the call
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        self.join()
