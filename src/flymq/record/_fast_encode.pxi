@@ -171,7 +171,7 @@ cdef class Writer:
         if self.keeps_offsets:
             source.offset_delta = (<Record?>record).offset - self.base_offset
         elif index == 0:
-            self.base_timestamp = self.max_timestamp = source.timestamp
+            self.base_timestamp = source.timestamp
         if not subtract(source.timestamp, self.base_timestamp, &source.timestamp_delta):
             raise InvalidBatch("a record's time is out of range")
         return 0
@@ -181,7 +181,8 @@ cdef class Writer:
         cdef Py_ssize_t index, size, total = headroom
         for index in range(PySequence_Fast_GET_SIZE(self.records)):
             self.take(index, &source)
-            self.max_timestamp = max(self.max_timestamp, source.timestamp)
+            if index == 0 or source.timestamp > self.max_timestamp:
+                self.max_timestamp = source.timestamp
             size = body_size(&source)
             total += varint_size(size) + size
             if total > INT32_MAX:

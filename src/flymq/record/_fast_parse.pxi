@@ -118,7 +118,7 @@ cdef class Walk:
         PyObject_GetBuffer(payload, &self.payload, PyBUF_SIMPLE)
         self.at = <const uint8_t *>self.payload.buf
         self.end = self.at + self.payload.len
-        if self.remaining > self.payload.len // 7:  # seven fields of one byte each
+        if self.remaining < 0 or self.remaining > self.payload.len // 7:  # seven fields of one byte each
             refuse(b"the batch counts more records than its bytes can hold")
 
     def __dealloc__(self):

@@ -13,7 +13,7 @@ A varint is zigzag-encoded (0, -1, 1, -2, …) in groups of 7 bits, the lowest f
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
@@ -164,7 +164,7 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 # --- bytes to records -----------------------------------------------------------------------------------------------
 
 
-def parse_records(sections: Sequence[Section], start_offset: int) -> list[Record]:
+def parse_records(sections: Iterable[Section], start_offset: int) -> list[Record]:
     """Return the records from `start_offset` on."""
     return [
         Record(key, value, tuple((_name(name), content) for name, content in headers), timestamp, offset)
@@ -173,12 +173,12 @@ def parse_records(sections: Sequence[Section], start_offset: int) -> list[Record
     ]
 
 
-def parse_pairs(sections: Sequence[Section], start_offset: int) -> list[Pair]:
+def parse_pairs(sections: Iterable[Section], start_offset: int) -> list[Pair]:
     """Return (key, value) of the records from `start_offset` on."""
     return [(key, value) for section in sections for _, _, key, value, _ in _walk(section, start_offset)]
 
 
-def parse_rows(sections: Sequence[Section], start_offset: int) -> list[Row]:
+def parse_rows(sections: Iterable[Section], start_offset: int) -> list[Row]:
     """Return (offset, timestamp, key, value) of the records from `start_offset` on."""
     return [row[:4] for section in sections for row in _walk(section, start_offset)]
 
@@ -229,7 +229,7 @@ def _walk(section: Section, start_offset: int) -> Iterator[_RawRecord]:
     """Yield the records from `start_offset` on. Those before are skipped by their length, unread."""
     payload = bytes(section.payload)
     end = len(payload)
-    if section.record_count > end // _RECORD_BYTES_MIN:
+    if not 0 <= section.record_count <= end // _RECORD_BYTES_MIN:
         raise InvalidBatch("the batch counts more records than its bytes can hold")
     at, previous_delta = 0, -1
     for _ in range(section.record_count):

@@ -53,7 +53,7 @@ def parse_columns(
 
     The timestamp is int64 milliseconds unless `timestamp_type` says otherwise, as in `pa.timestamp("us", tz="UTC")`.
     """
-    sections = visible(run, start_offset, aborted, decompressed_bytes_max)
+    sections = list(visible(run, start_offset, aborted, decompressed_bytes_max))
     columns = _record_batch(codec.parse_columns(sections, start_offset))
     return columns if timestamp_type is None else _with_timestamps(columns, timestamp_type)
 

@@ -24,6 +24,7 @@ from flymq.record.header import (
     BatchHeader,
     Buffer,
     check_batch,
+    parse_header,
     renew_checksum,
     set_log_append_time,
 )
@@ -70,7 +71,7 @@ def encode_batch(
     )
     batch = seal(buffer, header, compression)
     if timestamp_type is TimestampType.LOG_APPEND:
-        set_log_append_time(batch, 0, check_batch(batch), timestamp_ms)
+        set_log_append_time(batch, 0, parse_header(batch), timestamp_ms)
     return batch
 
 
@@ -97,27 +98,37 @@ def retain(
     tombstones or marker may go; a horizon once set stays unless another is given.
     """
     header = check_batch(buffer, position)
-    section = unpack(buffer, position, header, decompressed_bytes_max)
-    # What the header says of the time of appending is not about the records: their own times are kept as they are.
-    records = codec.parse_records([section._replace(append_time_ms=None)], 0)
+    # The time of appending is the batch's, not the records': their own times are kept as they are.
+    section = unpack(buffer, position, header, decompressed_bytes_max)._replace(append_time_ms=None)
+    records = codec.parse_records([section], 0)
     kept = [record for record in records if keep(record)]
+    if len(kept) == len(records) and delete_horizon_ms is None:
+        return bytearray(memoryview(buffer)[position : position + header.size])
     if delete_horizon_ms is not None:
         header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
-    header = header._replace(record_count=len(kept))
-    packed_as = Compression(header.compression) if kept else Compression.NONE
-    return seal(codec.encode_kept(kept, HEADER_SIZE, header.base_offset, header.base_timestamp), header, packed_as)
+    records_section = codec.encode_kept(kept, HEADER_SIZE, header.base_offset, header.base_timestamp)
+    return seal(records_section, header._replace(record_count=len(kept)), Compression(header.compression))
 
 
 def seal(buffer: bytearray, header: BatchHeader, compression: Compression) -> bytearray:
-    """Pack the records in `buffer` if that makes them smaller, and write `header` in front of them."""
+    """Pack the records in `buffer` if that makes them smaller, and write `header` into the room before them."""
     attributes = header.attributes & ~COMPRESSION_MASK
     if compression is not Compression.NONE:
         packed = compress(memoryview(buffer)[HEADER_SIZE:], compression)
         if HEADER_SIZE + len(packed) < len(buffer):
             buffer = bytearray(HEADER_SIZE) + packed
             attributes |= compression
-    length = len(buffer) - LENGTH_END
-    HEADER.pack_into(buffer, 0, *header._replace(length=length, crc=0, attributes=attributes))
+    HEADER.pack_into(
+        buffer,
+        0,
+        header.base_offset,
+        len(buffer) - LENGTH_END,
+        header.leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        *header[6:],  # what follows the attributes
+    )
     renew_checksum(buffer, 0, len(buffer))
     return buffer
 
@@ -128,7 +139,7 @@ def unpack(buffer: Buffer, position: int, header: BatchHeader, decompressed_byte
         raise InvalidBatch("the batch's offsets do not fit into 63 bits")
     packed = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
     return Section(
-        payload=decompress(packed, header.compression, decompressed_bytes_max) if header.record_count else b"",
+        payload=decompress(packed, header.compression, decompressed_bytes_max) if packed else packed,
         record_count=header.record_count,
         base_offset=header.base_offset,
         last_offset_delta=header.last_offset_delta,

@@ -130,8 +130,7 @@ def _lz4(data: Buffer) -> Buffer:
 
 
 def _unlz4(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    _check_bound(lz4_bytes_max(data, decompressed_bytes_max), decompressed_bytes_max)
-    return memoryview(cramjam.lz4.decompress(data))
+    return _unpack_into(cramjam.lz4.decompress_into, data, lz4_bytes_max(data), decompressed_bytes_max)
 
 
 def _zstd(data: Buffer) -> Buffer:
@@ -139,8 +138,16 @@ def _zstd(data: Buffer) -> Buffer:
 
 
 def _unzstd(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    _check_bound(zstd_bytes_max(data, decompressed_bytes_max), decompressed_bytes_max)
-    return memoryview(cramjam.zstd.decompress(data))
+    return _unpack_into(cramjam.zstd.decompress_into, data, zstd_bytes_max(data), decompressed_bytes_max)
+
+
+def _unpack_into(
+    unpack: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int, decompressed_bytes_max: int
+) -> Buffer:
+    """Unpack into a buffer of the size that the blocks allow: a frame that lied about it does not fit."""
+    _check_bound(size_max, decompressed_bytes_max)
+    out = bytearray(size_max)
+    return memoryview(out)[: unpack(data, out)]
 
 
 _PACK: dict[int, Callable[[Buffer], Buffer]] = {

@@ -79,26 +79,22 @@ def first_record_at(
     return None
 
 
-def visible(run: Buffer, start_offset: int, aborted: Sequence[Aborted], decompressed_bytes_max: int) -> list[Section]:
-    """Return the unpacked records of each batch that a reader at `start_offset` may see."""
-    return list(_visible(run, start_offset, aborted, decompressed_bytes_max))
-
-
-def _visible(
+def visible(
     run: Buffer, start_offset: int, aborted: Sequence[Aborted], decompressed_bytes_max: int
 ) -> Iterator[Section]:
+    """Yield the unpacked records of each batch that a reader at `start_offset` may see."""
     coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
-    open_producers: set[int] = set()
+    aborting: set[int] = set()
     for position, header in split_batches(run):
         check_checksum(run, position, header)
         while coming and coming[-1][1] <= header.last_offset:
-            open_producers.add(coming.pop()[0])
+            aborting.add(coming.pop()[0])
         if header.is_control:
-            if header.producer_id in open_producers and _is_abort(run, position):
-                open_producers.remove(header.producer_id)
-        elif header.last_offset >= start_offset and not (
-            header.is_transactional and header.producer_id in open_producers
-        ):
+            if header.producer_id in aborting and _is_abort(run, position):
+                aborting.remove(header.producer_id)
+        elif header.last_offset < start_offset or (header.is_transactional and header.producer_id in aborting):
+            continue
+        else:
             yield unpack(run, position, header, decompressed_bytes_max)
 
 
