@@ -60,15 +60,18 @@ class NativeConnection(Connection):
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = self.shared.clock.monotonic_s()
         self._corked = []
+        is_lost = False
         try:
             for frame in self._cutter.buffer_updated(nbytes):
                 self._serve(frame)
-        except FlyMQError as error:  # the stream is lost: where the next frame begins is not known
+        except FlyMQError as error:
             self.reply(encode_error(error))
-            self.close_when_sent()
+            is_lost = True
         corked, self._corked = self._corked, None
         if corked:
             self.send(corked)
+        if is_lost:  # where the next frame begins is not known
+            self.close_when_sent()
         self.hold(self._cutter.held_bytes)
 
     def eof_received(self) -> bool:

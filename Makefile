@@ -1,0 +1,65 @@
+# Everything a newcomer needs: `make run` and `make test`. Both set up what they need, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench docs lock clean
+
+help:  ## Show these targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+run: $(VENV)/.server  ## Start a broker for trying things out, in the foreground
+	@exec $(BIN)/flymq server start --dev
+
+test: $(VENV)/.dev  ## Run all tests
+	$(BIN)/pytest -n auto $(ARGS)
+
+check: $(VENV)/.dev  ## Lint, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m flymq.server.settings_reference --check
+
+bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.dev  ## Write the generated reference pages
+	$(BIN)/python -m flymq.server.settings_reference
+
+lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra server --extra cli \
+	    pyproject.toml -o requirements/server.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra dev \
+	    pyproject.toml -o requirements/dev.txt
+
+clean:  ## Remove everything that was built or installed here
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/results site flymq-data
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	rm -f src/flymq/record/_fast.c src/flymq/record/*.so
+	rm -rf src/*.egg-info
+
+# --- set-up, done again when its inputs change
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "FlyMQ needs Python 3.11 or newer: install python3 (Debian, Ubuntu: apt install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "FlyMQ needs Python 3.11 or newer, and $(PYTHON) is older: install one and run make PYTHON=python3.11 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python has no venv module: install it (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+BUILD_TOOLS := requirements/build.txt
+NATIVE := setup.py pyproject.toml src/flymq/record/_fast.pyx
+
+$(VENV)/.server: $(VENV)/bin/python requirements/server.txt $(BUILD_TOOLS) $(NATIVE)
+	@echo "Installing FlyMQ into $(VENV) …"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/server.txt -r $(BUILD_TOOLS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python requirements/dev.txt $(BUILD_TOOLS) $(NATIVE)
+	@echo "Installing FlyMQ and its development tools into $(VENV) …"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/dev.txt -r $(BUILD_TOOLS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@ $(VENV)/.server

@@ -1,0 +1,1 @@
+"""Programs that measure FlyMQ beside a limit or a peer in the same run. Never timed tests: machines are noisy."""

@@ -1,0 +1,56 @@
+"""Servers to measure, each in a process of its own, with what the kernel says about it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A server that listens on a port of 127.0.0.1."""
+
+    pid: int
+    port: int
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of processor time so far, its own and the kernel's on its behalf."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    @property
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def server(command: Sequence[str], *, last_word_is_address: bool = False) -> Iterator[Measured]:
+    """Run a program whose first line on stdout ends with the port, or the address, it listens on."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        word = next(word for word in process.stdout.readline().split() if word.split(":")[-1].isdigit())
+        yield Measured(process.pid, int(word.split(":")[-1]))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def broker(data_dir: Path | None = None, *settings: str) -> Iterator[Measured]:
+    """Run a broker in dev mode, in a temporary directory unless one is given."""
+    with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
+        flags = [f"--set={setting}" for setting in settings]
+        command = [sys.executable, "-m", "flymq", "server", "start", "--dev", "--port=0"]
+        with server([*command, f"--data-dir={data_dir or scratch}", *flags]) as measured:
+            yield measured
