@@ -1,0 +1,210 @@
+"""Topics, groups and the cluster: ask about them and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.offsets import list_offsets
+from flymq.client.descriptions import (
+    BrokerInfo,
+    ClusterDescription,
+    GroupDescription,
+    GroupInfo,
+    GroupLag,
+    GroupMemberInfo,
+    PartitionInfo,
+    TopicDescription,
+    TopicInfo,
+)
+from flymq.model.errors import TopicExists
+from flymq.model.names import TopicPartition
+from flymq.wire.native.codec import error_of
+from flymq.wire.native.messages import groups, topics
+from flymq.wire.native.messages.records import (
+    AT_EARLIEST,
+    AT_LATEST,
+    DeleteRecords,
+    DeleteRecordsAnswer,
+    DeleteRecordsPartition,
+    OffsetQuery,
+)
+from flymq.wire.native.messages.session import Done, Ping
+
+Settings = Mapping[str, str | int | None]
+_POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
+
+
+class AsyncAdmin:
+    """Administration through any broker of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        settings: Settings | None = None,
+        *,
+        exist_ok: bool = False,
+    ) -> TopicInfo:
+        """Create a topic; what is not given comes from the broker's defaults. An existing one is left as it is."""
+        request = topics.CreateTopic(
+            topic=name,
+            partitions=partitions or 0,
+            replication_factor=replication_factor or 0,
+            settings=dict(settings or {}),
+        )
+        try:
+            made = await self._cluster.tell(request, topics.CreateTopicAnswer)
+        except TopicExists:
+            if not exist_ok:
+                raise
+            described = await self.describe_topic(name)
+            return TopicInfo(name, len(described.partitions), described.replication_factor, described.internal)
+        self._cluster.forget(name)
+        return TopicInfo(made.topic, made.partitions, made.replication_factor, internal=False)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic and all its records."""
+        await self._cluster.tell(topics.DeleteTopic(topic=name), Done)
+        self._cluster.forget(name)
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
+        """Return all topics, in the order of their names; the broker's own only when asked for."""
+        answer = await self._cluster.ask(topics.ListTopics(internal=internal), topics.ListTopicsAnswer)
+        return [
+            TopicInfo(topic.topic, topic.partitions, topic.replication_factor, topic.internal)
+            for topic in answer.topics
+        ]
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Return all about one topic: partitions, offsets, sizes, settings."""
+        answer = await self._cluster.ask(topics.DescribeTopic(topic=name), topics.DescribeTopicAnswer)
+        return TopicDescription(
+            name=answer.topic,
+            topic_id=bytes(answer.topic_id),
+            internal=answer.internal,
+            replication_factor=answer.replication_factor,
+            partitions=[
+                PartitionInfo(
+                    part.partition,
+                    part.leader,
+                    part.replicas,
+                    part.isr,
+                    part.start_offset,
+                    part.end_offset,
+                    part.size_bytes,
+                )
+                for part in answer.partitions
+            ],
+            settings=answer.settings,
+            overrides=answer.overrides,
+        )
+
+    async def alter_topic(self, name: str, settings: Settings) -> None:
+        """Change settings of a topic; None takes one back to its default."""
+        await self._cluster.tell(topics.AlterTopic(topic=name, settings=dict(settings)), Done)
+        self._cluster.forget(name)
+
+    async def add_partitions(self, name: str, partitions: int) -> None:
+        """Let a topic have so many partitions in all."""
+        await self._cluster.tell(topics.AddPartitions(topic=name, partitions=partitions), Done)
+        self._cluster.forget(name)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Remove the records before these offsets; return where each partition starts now."""
+        started: dict[TopicPartition, int] = {}
+        by_leader: dict[int, list[DeleteRecordsPartition]] = {}
+        for (topic, partition), offset in before.items():
+            leader = await self._cluster.leader_of(topic, partition)
+            by_leader.setdefault(leader, []).append(DeleteRecordsPartition(topic, partition, offset))
+        for leader, parts in by_leader.items():
+            answer = await self._cluster.ask(DeleteRecords(partitions=parts), DeleteRecordsAnswer, broker=leader)
+            for part in answer.partitions:
+                if part.error is not None:
+                    raise error_of(part.error)
+                started[TopicPartition(part.topic, part.partition)] = part.log_start_offset
+        return started
+
+    async def earliest_offsets(self, topic: str) -> dict[TopicPartition, int]:
+        """Return the offset of the oldest record of each partition."""
+        return await self._offsets(topic, AT_EARLIEST)
+
+    async def latest_offsets(self, topic: str) -> dict[TopicPartition, int]:
+        """Return the offset the next record of each partition will get."""
+        return await self._offsets(topic, AT_LATEST)
+
+    async def offsets_at(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, int]:
+        """Return the offset of the first record at or after a time; -1 for a partition without one."""
+        return await self._offsets(topic, timestamp_ms)
+
+    async def _offsets(self, topic: str, at: int) -> dict[TopicPartition, int]:
+        count = len((await self._cluster.topic(topic)).partitions)
+        found = await list_offsets(self._cluster, {TopicPartition(topic, n): at for n in range(count)})
+        return {name: part.offset for name, part in found.items()}
+
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    async def list_groups(self) -> list[GroupInfo]:
+        answer = await self._cluster.ask(groups.ListGroups(), groups.ListGroupsAnswer)
+        return [GroupInfo(group.group, group.state, group.members) for group in answer.groups]
+
+    async def describe_group(self, name: str) -> GroupDescription:
+        """Return members, shares and lag of a group."""
+        answer = await self._cluster.ask(groups.DescribeGroup(group=name), groups.DescribeGroupAnswer)
+        return GroupDescription(
+            name=answer.group,
+            state=answer.state,
+            assignor=answer.assignor,
+            members=[
+                GroupMemberInfo(
+                    member.member,
+                    member.client_id,
+                    member.host,
+                    [TopicPartition(part.topic, n) for part in member.partitions for n in part.partitions],
+                )
+                for member in answer.members
+            ],
+            positions=[
+                GroupLag(part.topic, part.partition, part.offset, part.end_offset, part.lag, part.lag_ms, part.member)
+                for part in answer.positions
+            ],
+        )
+
+    async def delete_group(self, name: str) -> None:
+        """Forget a group that has no members, and its offsets."""
+        await self._cluster.tell(groups.DeleteGroup(group=name), Done)
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: str | int, *, dry_run: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Move a group without members to "earliest", "latest" or a time in ms, in all partitions of a topic."""
+        at = _POSITIONS[to] if isinstance(to, str) else to
+        count = len((await self._cluster.topic(topic)).partitions)
+        request = groups.ResetOffsets(
+            group=group, partitions=[OffsetQuery(topic, n, at) for n in range(count)], validate_only=dry_run
+        )
+        answer = await self._cluster.tell(request, groups.ResetOffsetsAnswer)
+        for part in answer.partitions:
+            if part.error is not None:
+                raise error_of(part.error)
+        return {TopicPartition(part.topic, part.partition): part.offset for part in answer.partitions}
+
+    # --- the cluster ------------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self) -> ClusterDescription:
+        answer = await self._cluster.ask(topics.Metadata(topics=[]), topics.MetadataAnswer)
+        return ClusterDescription(
+            cluster_id=answer.cluster_id,
+            controller=answer.controller,
+            brokers=[BrokerInfo(broker.broker, broker.host, broker.port, broker.rack) for broker in answer.brokers],
+        )
+
+    async def ping(self) -> None:
+        """Return if a broker answers."""
+        await self._cluster.ask(Ping(), Done)

@@ -1,0 +1,255 @@
+"""The client for asyncio code: everything starts here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Unpack
+
+from flymq.client.aio.admin import AsyncAdmin, Settings
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.consumer import AsyncConsumer, RebalanceListener
+from flymq.client.aio.membership import Assignor
+from flymq.client.aio.producer import AsyncProducer
+from flymq.client.aio.transaction import AsyncTransaction
+from flymq.client.cursor import FetchedRun
+from flymq.client.decoding import Decoder
+from flymq.client.deliveries import BatchResult
+from flymq.client.encryption import Cipher
+from flymq.client.intake import Headers
+from flymq.client.metrics import ClientMetrics, Counters
+from flymq.client.records import ConsumerRecord, RecordMetadata
+from flymq.client.settings import (
+    ClientSettings,
+    ConnectionConfig,
+    ConsumerConfig,
+    ConsumerSettings,
+    ProducerConfig,
+    ProducerSettings,
+    check_known,
+    parse_addresses,
+    pick,
+)
+from flymq.host.entropy import new_id, system_entropy
+from flymq.model.delivery import Isolation
+from flymq.model.errors import ClientClosed
+from flymq.record.record import Record
+from flymq.wire.native.codec import error_of
+from flymq.wire.native.messages.records import Consume, ConsumeAnswer, Fetch, FetchAnswer, FetchPartition
+
+
+class AsyncFlyMQClient:
+    """A client of a FlyMQ broker or cluster, for asyncio.
+
+    It connects when it is first used and connects again by itself. `bootstrap_servers` is "host:port", several of them
+    with commas, or a list; without it, the environment's FLYMQ_BOOTSTRAP or localhost:9092.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] | None = None, **settings: Unpack[ClientSettings]
+    ) -> None:
+        check_known(settings, ClientSettings)
+        self._counters = Counters()
+        self._cluster = Cluster(
+            pick(ConnectionConfig, settings, addresses=parse_addresses(bootstrap_servers)), self._counters
+        )
+        self._producer_settings = {
+            name: value for name, value in settings.items() if name in ProducerSettings.__annotations__
+        }
+        self._producer_config = pick(ProducerConfig, self._producer_settings)
+        self._cipher: Cipher | None = None
+        if (key := settings.get("encryption_key")) is not None:
+            self._cipher = Cipher(
+                key, settings.get("decryption_keys", ()), required=settings.get("encryption_required", True)
+            )
+        self._default_producer: AsyncProducer | None = None
+        self._transactional: dict[str, AsyncProducer] = {}
+        self._opened: list[AsyncProducer | AsyncConsumer] = []
+        self._is_closed = False
+        self.admin = AsyncAdmin(self._cluster)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Write one record and return its place, which is an int: the offset."""
+        return await self.default_producer().produce(
+            topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+        )
+
+    async def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
+        """Write many records, given as (key, value) pairs or as values; return their places in the same order."""
+        return await self.default_producer().produce_batch(topic, messages, partition=partition)
+
+    async def flush(self) -> None:
+        """Wait until everything handed over is written."""
+        if self._default_producer is not None:
+            await self._default_producer.flush()
+
+    def producer(self, **settings: Unpack[ProducerSettings]) -> AsyncProducer:
+        """Return a producer with its own buffer and settings; what is not given is as in this client."""
+        check_known(settings, ProducerSettings)
+        producer = AsyncProducer(
+            self._cluster, pick(ProducerConfig, {**self._producer_settings, **settings}), self._cipher
+        )
+        self._remember(producer)
+        return producer
+
+    def default_producer(self) -> AsyncProducer:
+        if self._is_closed:
+            raise ClientClosed
+        if self._default_producer is None:
+            self._default_producer = AsyncProducer(self._cluster, self._producer_config, self._cipher)
+        return self._default_producer
+
+    def transaction(self, transactional_id: str | None = None) -> AsyncTransaction:
+        """Return a transaction for `async with`: committed at the end of the block, aborted when the block fails."""
+        id_ = transactional_id or f"{self._cluster.config.client_id}-{new_id(system_entropy())}"
+        producer = self._transactional.get(id_)
+        if producer is None:
+            producer = AsyncProducer(self._cluster, self._producer_config, self._cipher, transactional_id=id_)
+            self._transactional[id_] = producer
+        return AsyncTransaction(self._cluster, producer, id_)
+
+    async def begin_transaction(self, transactional_id: str | None = None) -> AsyncTransaction:
+        """Begin a transaction that is ended by its `commit` or `abort`."""
+        return await self.transaction(transactional_id).begin()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def consume(self, topic: str, offset: int = 0, *, partition: int = 0) -> ConsumerRecord:
+        """Return the record at one offset."""
+        leader = await self._cluster.leader_of(topic, partition)
+        request = Consume(topic=topic, partition=partition, offset=offset)
+        found = await self._cluster.ask(request, ConsumeAnswer, broker=leader)
+        record = Record(
+            None if found.key is None else bytes(found.key),
+            None if found.value is None else bytes(found.value),
+            tuple((name, None if value is None else bytes(value)) for name, value in found.headers),
+            found.timestamp,
+            found.offset,
+        )
+        self._counters.records_received += 1
+        return Decoder(self._cipher).decode_one(topic, partition, record)
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: int = 0,
+        *,
+        max_records: int | None = None,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> list[ConsumerRecord]:
+        """Return the records of a partition from `offset` on, as many as fit into `max_bytes`; empty at the end."""
+        leader = await self._cluster.leader_of(topic, partition)
+        request = Fetch(
+            partitions=[FetchPartition(topic, partition, offset, max_bytes)],
+            max_wait_ms=max_wait_ms,
+            isolation=isolation,
+        )
+        answer = await self._cluster.ask(request, FetchAnswer, broker=leader)
+        records: list[ConsumerRecord] = []
+        for part in answer.partitions:
+            if part.error is not None:
+                raise error_of(part.error)
+            run = FetchedRun(memoryview(part.batches), offset, -1, part.aborted)
+            records, _ = Decoder(self._cipher).decode(topic, partition, run)
+        self._counters.records_received += len(records)
+        return records[:max_records]
+
+    def consumer(
+        self,
+        *topics: str,
+        group: str = "",
+        partitions: Iterable[int] | None = None,
+        listener: RebalanceListener | None = None,
+        custom_assignors: Sequence[Assignor] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> AsyncConsumer:
+        """Return a consumer of these topics: of all their partitions, of those given, or of a group's share."""
+        check_known(settings, ConsumerSettings)
+        consumer = AsyncConsumer(
+            self._cluster,
+            topics,
+            pick(ConsumerConfig, settings),
+            self._cipher,
+            group=group,
+            partitions=partitions,
+            listener=listener,
+            assignors=custom_assignors,
+        )
+        self._remember(consumer)
+        return consumer
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        settings: Settings | None = None,
+        *,
+        exist_ok: bool = False,
+    ) -> None:
+        """Create a topic; what is not given comes from the broker's defaults."""
+        await self.admin.create_topic(name, partitions, replication_factor, settings, exist_ok=exist_ok)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic and all its records."""
+        await self.admin.delete_topic(name)
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics."""
+        return [topic.name for topic in await self.admin.list_topics()]
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Reach a broker now, or raise why none can be reached."""
+        await self._cluster.connection()
+
+    def metrics(self) -> ClientMetrics:
+        """Return connections, request latency, errors, retries and record counts as of now."""
+        return self._counters.snapshot()
+
+    async def close(self) -> None:
+        """Write what is left, close producers and consumers, disconnect."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        default = [] if self._default_producer is None else [self._default_producer]
+        first_error: Exception | None = None
+        for part in [*self._opened, *default, *self._transactional.values()]:
+            try:
+                await part.close()
+            except Exception as error:  # each of them must be closed, whatever the others do
+                first_error = first_error or error
+        await self._cluster.close()
+        if first_error is not None:
+            raise first_error
+
+    def _remember(self, part: AsyncProducer | AsyncConsumer) -> None:
+        """Keep it, to close it with the client; let go of those closed already."""
+        self._opened = [open_part for open_part in self._opened if not open_part.is_closed]
+        self._opened.append(part)
+
+    async def __aenter__(self) -> AsyncFlyMQClient:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

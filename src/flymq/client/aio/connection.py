@@ -1,0 +1,238 @@
+"""One connection to one broker: frames out, answers back to those who asked.
+
+Requests are numbered, so any number of them can be on their way at once and answers may come in any order. A connection
+that is lost fails what was on its way and is not mended: `Cluster` opens another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import flymq
+from flymq.client.metrics import Counters
+from flymq.client.settings import Address, ConnectionConfig
+from flymq.model.errors import (
+    BrokenFrame,
+    BrokerUnavailable,
+    ConnectionLost,
+    FlyMQError,
+    RequestTimedOut,
+    Unauthenticated,
+    UnknownOpcode,
+)
+from flymq.wire.native.codec import decode_answer, encode_request, error_of
+from flymq.wire.native.framing import FrameCutter
+from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.messages.push import Deliver
+from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, ErrorAnswer, Hello, HelloAnswer
+from flymq.wire.native.operations import OPCODE_OF, OPERATIONS
+
+M = TypeVar("M", bound=Message)
+_ID_MAX = (1 << 32) - 1
+
+
+class Connection(asyncio.BufferedProtocol):
+    """An open connection. `send` for what has no answer or is awaited by callback, `request` for the rest."""
+
+    def __init__(self, address: Address, counters: Counters, payload_bytes_max: int) -> None:
+        self.address = address
+        self.broker = -1
+        self.server_version = ""
+        self.served: frozenset[int] = frozenset()
+        self.on_delivery: Callable[[Deliver], None] | None = None
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._cutter = FrameCutter(payload_bytes_max=payload_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, tuple[asyncio.Future[Message], float]] = {}
+        self._last_id = 0
+        self._lost: FlyMQError | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None and self._transport is not None
+
+    @property
+    def is_writable(self) -> bool:
+        """False while the broker does not take what was sent already."""
+        return self._writable.is_set()
+
+    async def until_writable(self) -> None:
+        await self._writable.wait()
+        if self._lost is not None:
+            raise self._lost
+
+    def serves(self, request: type[Message]) -> bool:
+        """Whether the broker said that it serves this operation."""
+        return OPCODE_OF[request] in self.served
+
+    def send(self, request: Message) -> asyncio.Future[Message]:
+        """Send a request; the future is its answer. It fails with the error the broker reports."""
+        if self._lost is not None:
+            raise self._lost
+        assert self._transport is not None
+        self._last_id = request.id = self._last_id % _ID_MAX + 1
+        future: asyncio.Future[Message] = self._loop.create_future()
+        self._waiting[request.id] = (future, self._loop.time())
+        self._counters.requests_in_flight += 1
+        self._write(request)
+        return future
+
+    def send_unanswered(self, request: Message) -> None:
+        """Send a request the broker does not answer."""
+        if self._lost is not None:
+            raise self._lost
+        self._write(request)
+
+    async def request(self, request: Message, answer: type[M], timeout_s: float) -> M:
+        """Send a request and wait for its answer."""
+        assert OPERATIONS[OPCODE_OF[type(request)]].answer is answer
+        future = self.send(request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return cast(M, await future)
+        except TimeoutError:
+            self.forget(request.id)
+            name = OPCODE_OF[type(request)].name
+            raise RequestTimedOut(f"{self} did not answer {name} in {timeout_s:g} s") from None
+
+    def forget(self, request_id: int) -> None:
+        """Let the answer of a request go to nobody."""
+        if self._waiting.pop(request_id, None) is not None:
+            self._counters.requests_in_flight -= 1
+
+    def close(self, error: FlyMQError | None = None) -> None:
+        """End the connection; what is on its way fails."""
+        self._fail(error or ConnectionLost(f"the connection to {self} was closed"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def __str__(self) -> str:
+        return "{}:{}".format(*self.address)
+
+    # --- called by the event loop -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._counters.connects += 1
+        self._counters.connections += 1
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._cutter.get_buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        self._counters.bytes_received += count
+        try:
+            for opcode, payload in self._cutter.buffer_updated(count):
+                self._received(decode_answer(opcode, self._cutter.keep(payload)))
+        except FlyMQError as error:
+            self.close(BrokenFrame(f"{self} does not speak this protocol: {error.message}"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._counters.connections -= 1
+        self._fail(ConnectionLost(f"the connection to {self} was lost" + (f": {error}" if error else "")))
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _write(self, request: Message) -> None:
+        frame = encode_request(request)
+        self._counters.bytes_sent += len(frame)
+        assert self._transport is not None
+        self._transport.write(frame)
+
+    def _received(self, answer: Message) -> None:
+        if isinstance(answer, Deliver):
+            if self.on_delivery is not None:
+                self.on_delivery(answer)
+            return
+        future, sent_s = self._waiting.pop(answer.id, (None, 0.0))
+        if future is None:
+            if isinstance(answer, ErrorAnswer) and answer.id == 0:
+                self.close(error_of(answer))  # the connection itself is at fault; the broker closes it too
+            return
+        self._counters.requests_in_flight -= 1
+        self._counters.latency.observe(self._loop.time() - sent_s)
+        if future.done():
+            return
+        if isinstance(answer, ErrorAnswer):
+            self._counters.errors[answer.code] += 1
+            future.set_exception(self._explained(error_of(answer)))
+        else:
+            future.set_result(answer)
+
+    def _explained(self, error: FlyMQError) -> FlyMQError:
+        if isinstance(error, UnknownOpcode):
+            version = f" (version {self.server_version})" if self.server_version else ""
+            return UnknownOpcode(f"the broker at {self}{version} does not offer this: {error.message}")
+        return error
+
+    def _fail(self, error: FlyMQError) -> None:
+        if self._lost is not None:
+            return
+        self._lost = error
+        self._writable.set()
+        waiting, self._waiting = self._waiting, {}
+        self._counters.requests_in_flight -= len(waiting)
+        for future, _ in waiting.values():
+            self._counters.errors[error.code] += 1
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # a request nobody awaits any more is no reason for a warning
+
+
+async def connect(address: Address, config: ConnectionConfig, counters: Counters) -> Connection:
+    """Open a connection, exchange greetings, and authenticate if the client has credentials."""
+    host, port = address
+    loop = asyncio.get_running_loop()
+    timeout_s = config.connect_timeout_ms / 1000
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(
+                lambda: Connection(address, counters, payload_bytes_max=(1 << 32) - 1),
+                host,
+                port,
+                ssl=config.ssl_context(),
+            )
+    except TimeoutError:
+        counters.connect_failures += 1
+        raise BrokerUnavailable(f"no answer from {host}:{port} in {timeout_s:g} s") from None
+    except ssl.SSLError as error:
+        counters.connect_failures += 1
+        raise BrokerUnavailable(
+            f"TLS with {host}:{port} failed: {error}",
+            hint="Check `tls_ca_file`, that the certificate names this host, and that this port speaks TLS.",
+        ) from error
+    except OSError as error:
+        counters.connect_failures += 1
+        raise BrokerUnavailable(f"no broker at {host}:{port}: {error.strerror or error}") from error
+    try:
+        await _greet(connection, config)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _greet(connection: Connection, config: ConnectionConfig) -> None:
+    timeout_s = config.request_timeout_ms / 1000
+    hello = Hello(client="flymq-python", version=flymq.__version__, client_id=config.client_id)
+    answer = await connection.request(hello, HelloAnswer, timeout_s)
+    connection.broker = answer.broker
+    connection.server_version = answer.version
+    connection.served = frozenset(answer.opcodes)
+    if config.username is not None and config.password is not None:
+        login = Authenticate(username=config.username, password=config.password)
+        await connection.request(login, AuthenticateAnswer, timeout_s)
+    elif answer.authentication:
+        raise Unauthenticated(f"the broker at {connection} requires a username and a password")

@@ -1,0 +1,447 @@
+"""Read records from asyncio code, alone or as a member of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.fetcher import START_POSITIONS, Fetcher
+from flymq.client.aio.membership import Assignor, Membership, Partitions
+from flymq.client.aio.offsets import list_offsets
+from flymq.client.aio.processing import Handler, ParallelWork, ProcessConfig
+from flymq.client.cursor import Cursor, Handout
+from flymq.client.decoding import Decoder
+from flymq.client.encryption import Cipher
+from flymq.client.records import ConsumerRecord
+from flymq.client.settings import ConsumerConfig
+from flymq.host.tasks import Tasks
+from flymq.model.errors import (
+    ClientClosed,
+    FlyMQError,
+    InvalidSetting,
+    OffsetOutOfRange,
+    PartitionNotFound,
+    UnreadableRecord,
+)
+from flymq.model.names import TopicPartition
+from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
+
+
+class RebalanceListener(Protocol):
+    """Told when partitions come and go. Either method may be a coroutine; the group waits for it."""
+
+    def on_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None: ...
+
+    def on_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None: ...
+
+
+class AsyncConsumer:
+    """Reads topics. Iterate it record by record, or take lists with `poll` and `batches`.
+
+    Without a group it reads all partitions of its topics, or those given, from where the `start` setting says. In a
+    group it reads its share, from the committed offsets on.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Sequence[str],
+        config: ConsumerConfig,
+        cipher: Cipher | None = None,
+        *,
+        group: str = "",
+        partitions: Iterable[int] | None = None,
+        listener: RebalanceListener | None = None,
+        assignors: Sequence[Assignor] = (),
+    ) -> None:
+        if not topics:
+            raise InvalidSetting("a consumer needs at least one topic")
+        if group and partitions is not None:
+            raise InvalidSetting("a member of a group gets its partitions from the group: leave out `partitions`")
+        self._cluster = cluster
+        self._config = config
+        self._topics = list(dict.fromkeys(topics))
+        self._partitions = None if partitions is None else sorted(set(partitions))
+        self._listener = listener
+        self._decoder = Decoder(cipher, config.key_deserializer, config.value_deserializer)
+        self._fetcher = Fetcher(cluster, config)
+        self._tasks = Tasks(self._task_failed)
+        self._started: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self.is_closed = False
+        self._failure: FlyMQError | None = None
+        self._taken: list[Handout] = []  # what the last poll put into the user's hands
+        self._saved: dict[TopicPartition, int] = {}  # offsets as last committed
+        self.handout: Handout | None = None
+        self._membership: Membership | None = None
+        if group:
+            self._membership = Membership(
+                cluster,
+                group,
+                self._topics,
+                config,
+                assignors=assignors,
+                on_assigned=self._assigned,
+                on_revoked=self._revoked,
+            )
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Yield records until `stop`. May be left and entered again: nothing is lost or repeated."""
+        while (handout := self.handout or await self.next_handout()) is not None:
+            for record in handout:
+                yield record
+                if self._is_stopping:
+                    return
+            self.handout = None
+
+    async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        """Yield lists of records of one partition each, as they were fetched: the fastest way to read."""
+        while (handout := self.handout or await self.next_handout()) is not None:
+            self.handout = None
+            if records := self._take(handout, len(handout)):
+                yield records
+                if self._is_stopping:
+                    return
+
+    async def poll(self, timeout_ms: float = 1000, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Return what is there, at most `max_records`; wait up to `timeout_ms` for the first."""
+        limit = max_records or self._config.poll_records_max
+        records: list[ConsumerRecord] = []
+        self._release()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not records and (handout := self.handout or await self.next_handout()) is not None:
+                    records = self._fill(handout, limit)
+        return records
+
+    async def process(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 8,
+        order_by: str = "key",
+        retries: int = 3,
+        retry_backoff_ms: int = 100,
+        dead_letter_topic: str | None = None,
+    ) -> None:
+        """Work on records in parallel until `stop`.
+
+        Records of one key, or one partition (`order_by`), are worked on in order. A handler that fails is called again
+        up to `retries` times; then the record goes to the dead-letter topic, or without one the error ends the work.
+        """
+        config = ProcessConfig(
+            concurrency=concurrency,
+            order_by=order_by,
+            retries=retries,
+            retry_backoff_ms=retry_backoff_ms,
+            dead_letter_topic=dead_letter_topic,
+        )
+        await ParallelWork(self, self._cluster, handler, config).run()
+
+    async def take_all(self) -> tuple[Cursor, list[ConsumerRecord]] | None:
+        """Wait for records of one partition and return all that have come, for work that keeps its own progress."""
+        handout = self.handout or await self.next_handout()
+        self.handout = None
+        return None if handout is None else (handout.cursor, handout.take(len(handout)))
+
+    def skip(self, error: UnreadableRecord) -> None:
+        """Go on after a record that could not be read."""
+        cursor = self._cursor(error.topic, error.partition)
+        if cursor.runs and cursor.runs[0].start_offset == error.offset:
+            cursor.runs[0] = cursor.runs[0]._replace(start_offset=error.offset + 1)
+            cursor.position = error.offset + 1
+
+    def _fill(self, handout: Handout | None, limit: int) -> list[ConsumerRecord]:
+        """Take up to `limit` records from what has come already."""
+        records: list[ConsumerRecord] = []
+        while handout is not None and len(records) < limit:
+            taken = handout.take(limit - len(records))
+            if taken:
+                self._taken.append(handout)
+                records += taken
+            self.handout = handout if len(handout) else None
+            handout = self.handout or (None if len(records) >= limit else self._open_next())
+        return records
+
+    def _take(self, handout: Handout, count: int) -> list[ConsumerRecord]:
+        self._release()
+        self._taken = [handout]
+        return handout.take(count)
+
+    def _release(self) -> None:
+        """The user is done with what was handed out: comes back for more, commits or closes."""
+        for handout in self._taken:
+            handout.release()
+        self._taken = []
+        if self.handout is not None:
+            self.handout.release()
+
+    async def next_handout(self) -> Handout | None:
+        """Wait for records of any partition; None after `stop`."""
+        await self.start()
+        self._release()
+        while not self._is_stopping:
+            if self._failure is not None:
+                raise self._failure
+            self.handout = self._open_next()
+            if self.handout is not None:
+                return self.handout
+            await self._fetcher.wait()
+        return None
+
+    def _open_next(self) -> Handout | None:
+        """Unpack the next run that has come, if one has."""
+        while (taken := self._fetcher.take()) is not None:
+            cursor, run = taken
+            try:
+                records, rest = self._decoder.decode(cursor.topic, cursor.partition, run)
+            except UnreadableRecord as error:
+                cursor.position = error.offset
+                self._fetcher.put_back(cursor, run._replace(start_offset=error.offset))
+                raise
+            if rest is not None:
+                self._fetcher.put_back(cursor, rest)
+            next_offset = run.next_offset if rest is None else rest.start_offset
+            if records:
+                self._cluster.counters.records_received += len(records)
+                return Handout(cursor, records, next_offset)
+            cursor.position = next_offset
+        return None
+
+    # --- where to read ----------------------------------------------------------------------------------------------
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions this consumer reads now."""
+        return sorted(self._fetcher.cursors)
+
+    def position(self, topic: str, partition: int) -> int:
+        """Return the offset of the next record the user gets."""
+        return self._cursor(topic, partition).position
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Return how many records are still to come of each partition, as of its last fetch."""
+        return {
+            name: max(cursor.high_watermark - cursor.position, 0)
+            for name, cursor in self._fetcher.cursors.items()
+            if cursor.high_watermark >= 0
+        }
+
+    async def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on with the record at `offset`."""
+        await self.start()
+        if offset < 0:
+            raise OffsetOutOfRange(f"an offset is at least 0, not {offset}")
+        self._fetcher.jump(self._cursor(topic, partition), offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go back to the oldest record of these partitions, or of all."""
+        await self._seek_all(partitions, AT_EARLIEST)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go to where the next record will be written."""
+        await self._seek_all(partitions, AT_LATEST)
+
+    async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go to the first record at or after a time; to the end where there is none."""
+        await self._seek_all(partitions, timestamp_ms)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions, or of any, until `resume`."""
+        for cursor in self._chosen(partitions):
+            cursor.is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for cursor in self._chosen(partitions):
+            self._fetcher.resume(cursor)
+
+    def paused(self) -> list[TopicPartition]:
+        return sorted(name for name, cursor in self._fetcher.cursors.items() if cursor.is_paused)
+
+    async def _seek_all(self, partitions: Sequence[TopicPartition], at: int) -> None:
+        await self.start()
+        cursors = self._chosen(partitions)
+        found = await list_offsets(self._cluster, {cursor.name: at for cursor in cursors}, self._config.isolation)
+        missing = {cursor.name: AT_LATEST for cursor in cursors if found[cursor.name].offset < 0}
+        if missing:
+            found |= await list_offsets(self._cluster, missing, self._config.isolation)
+        for cursor in cursors:
+            self._fetcher.jump(cursor, found[cursor.name].offset)
+
+    def _chosen(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
+        return [self._cursor(*name) for name in partitions] if partitions else list(self._fetcher.cursors.values())
+
+    def _cursor(self, topic: str, partition: int) -> Cursor:
+        cursor = self._fetcher.cursors.get(TopicPartition(topic, partition))
+        if cursor is None:
+            raise PartitionNotFound(f"this consumer does not read {topic}-{partition}")
+        return cursor
+
+    # --- committing -------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Save how far the group has read: everything handed out so far, or the next offsets to read given."""
+        if offsets is None:
+            self._release()
+            offsets = self._done()
+        await self._commit(offsets)
+
+    async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """Return the group's committed offsets; partitions without one are left out."""
+        return await self._member().committed(list(partitions) or self.assignment())
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        changed = {name: offset for name, offset in offsets.items() if self._saved.get(name) != offset}
+        if changed:
+            await self._member().commit(changed)
+            self._saved |= changed
+
+    def _done(self) -> dict[TopicPartition, int]:
+        """Return the next offset to read of each partition for whoever continues: nothing in hand is skipped."""
+        return {name: cursor.committable for name, cursor in self._fetcher.cursors.items()}
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
+            with contextlib.suppress(FlyMQError):  # the next round, or the rebalance, takes care of it
+                await self._commit(self._done())
+
+    def _member(self) -> Membership:
+        if self._membership is None:
+            raise InvalidSetting("this consumer has no group to commit for", hint="Create it with group='name'.")
+        return self._membership
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to read ahead. Reading starts by itself; call this to be sure of the partitions before."""
+        if self.is_closed:
+            raise ClientClosed("the consumer has been closed")
+        if self._started is None or (self._started.done() and self._started.exception() is not None):
+            self._started = self._tasks.spawn("start", self._begin())
+        await asyncio.shield(self._started)  # a poll that times out must not undo it
+
+    async def _begin(self) -> None:
+        if self._membership is not None:
+            self._tasks.spawn("group membership", self._be_member(self._membership))
+            if self._config.auto_commit:
+                self._tasks.spawn("auto commit", self._commit_regularly())
+            return
+        await self._add_partitions(await self._all_partitions(), START_POSITIONS.get(self._config.start))
+        if self._partitions is None:
+            self._tasks.spawn("watch for partitions", self._watch_partitions())
+
+    def stop(self) -> None:
+        """End iterations and polls after the current record, so that the consumer can be closed in peace."""
+        self._is_stopping = True
+        self._fetcher.wake()
+
+    async def close(self) -> None:
+        """Commit what was handed out, if commits are automatic; leave the group; stop."""
+        self._release()
+        await self._close()
+
+    async def _close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.stop()
+        try:
+            if self._membership is not None and self._membership.member:
+                with contextlib.suppress(FlyMQError):  # a member that is gone already has nothing to give back
+                    if self._config.auto_commit:
+                        await self._commit(self._done())
+                    await self._membership.leave()
+        finally:
+            await self._tasks.close()
+            await self._fetcher.close()
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+        else:  # what was in hand when it went wrong is not done
+            await self._close()
+
+    async def _all_partitions(self) -> list[TopicPartition]:
+        names: list[TopicPartition] = []
+        for topic in self._topics:
+            count = len((await self._cluster.topic_or_new(topic)).partitions)
+            wanted = range(count) if self._partitions is None else self._partitions
+            for partition in wanted:
+                if partition >= count:
+                    raise PartitionNotFound(f"topic {topic!r} has no partition {partition}")
+                names.append(TopicPartition(topic, partition))
+        return names
+
+    async def _add_partitions(self, names: Sequence[TopicPartition], at: int | None) -> None:
+        if not names:
+            return
+        if at is None:
+            self._fetcher.add(Cursor(topic, partition, 0) for topic, partition in names)
+            return
+        found = await list_offsets(self._cluster, dict.fromkeys(names, at), self._config.isolation)
+        self._fetcher.add(Cursor(name.topic, name.partition, found[name].offset) for name in names)
+
+    async def _watch_partitions(self) -> None:
+        """Read partitions that are added to a topic, from their first record on."""
+        while True:
+            await asyncio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
+            with contextlib.suppress(FlyMQError):  # the next round tries again
+                for topic in self._topics:
+                    await self._cluster.refresh(topic)
+                new = [name for name in await self._all_partitions() if name not in self._fetcher.cursors]
+                await self._add_partitions(new, AT_EARLIEST)
+
+    # --- the group --------------------------------------------------------------------------------------------------
+
+    async def _be_member(self, membership: Membership) -> None:
+        try:
+            await membership.run()
+        except FlyMQError as error:
+            self._failure = error
+            self._fetcher.wake()
+
+    async def _assigned(self, partitions: Partitions) -> None:
+        names = sorted(partitions)
+        committed = await self._member().committed(names)
+        self._saved |= committed
+        self._fetcher.add(Cursor(name.topic, name.partition, offset) for name, offset in committed.items())
+        await self._add_partitions(
+            [name for name in names if name not in committed], START_POSITIONS.get(self._config.start)
+        )
+        if self._listener is not None:
+            await _call(self._listener.on_assigned, names)
+
+    async def _revoked(self, partitions: Partitions) -> None:
+        if self._config.auto_commit:
+            with contextlib.suppress(FlyMQError):  # refused when the share is already another member's
+                await self._commit(self._done())
+        if self._listener is not None:
+            await _call(self._listener.on_revoked, sorted(partitions))
+        self._fetcher.remove(partitions)
+        for name in partitions:
+            self._saved.pop(name, None)
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        if name == "start":
+            return  # whoever starts the consumer is told
+        context: dict[str, Any] = {"message": f"FlyMQ consumer: {name} failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+
+async def _call(function: Callable[..., Awaitable[None] | None], partitions: Sequence[TopicPartition]) -> None:
+    result = function(partitions)
+    if inspect.isawaitable(result):
+        await result

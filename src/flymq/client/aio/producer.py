@@ -1,0 +1,124 @@
+"""Write records from asyncio code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from flymq.client.accumulator import BufferFull
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.sender import Sender
+from flymq.client.deliveries import Batch, BatchResult, Delivery, OnDelivery, settled
+from flymq.client.encryption import Cipher
+from flymq.client.intake import Headers, Intake, Prepared
+from flymq.client.records import RecordMetadata
+from flymq.client.settings import ProducerConfig
+
+
+class AsyncProducer:
+    """Writes records in batches. `send` returns as soon as the record is in a batch, `produce` when it is written."""
+
+    def __init__(
+        self, cluster: Cluster, config: ProducerConfig, cipher: Cipher | None = None, *, transactional_id: str = ""
+    ) -> None:
+        self.sender = Sender(cluster, config, transactional_id=transactional_id)
+        self.intake = Intake(self.sender.accumulator, config, cipher)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Put a record into a batch. Waits only while the buffer is full. Await the delivery to know its place."""
+        queues = self.sender.accumulator.topic(topic) or await self.sender.topic(topic)
+        while True:
+            try:
+                batch, index = self.intake.put(queues, value, key, partition, headers, timestamp)
+                break
+            except BufferFull:
+                await self._until_room()
+        delivery = Delivery(batch, index)
+        if on_delivery is not None:
+            delivery.add_callback(on_delivery)
+        if index == 0:
+            await asyncio.sleep(0)  # a loop that only sends must let what it sent go out
+        return delivery
+
+    async def produce(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Write one record and return its place."""
+        return await (await self.send(topic, value, key, partition=partition, headers=headers, timestamp=timestamp))
+
+    async def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
+        """Write many records, given as (key, value) pairs or as values, and return their places in the same order."""
+        queues = self.sender.accumulator.topic(topic) or await self.sender.topic(topic)
+        prepared = self.intake.prepare_batch(queues, messages, partition)
+        batches: list[Batch] = []
+        for piece in prepared:
+            while True:
+                try:
+                    batches.append(
+                        self.sender.accumulator.add_batch(queues, piece.partition, piece.records, piece.size_bytes)
+                    )
+                    break
+                except BufferFull:
+                    await self._until_room(piece.size_bytes)
+        return await written(prepared, batches)
+
+    async def flush(self) -> None:
+        """Send everything now and wait until it is written. Raises the first failure nobody has seen yet."""
+        await self.sender.flush()
+
+    async def close(self) -> None:
+        """Write what is left, then stop."""
+        await self.sender.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self.sender.is_closed
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _until_room(self, size_bytes: int = 1) -> None:
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.sender.accumulator.on_room(size_bytes, lambda: None if room.done() else room.set_result(None))
+        await room
+
+
+async def written(prepared: list[Prepared], batches: list[Batch]) -> BatchResult:
+    """Wait for batches; return where the records are, or raise the first error."""
+    for batch in batches:
+        await settled(batch)
+    return batch_result(prepared, batches)
+
+
+def batch_result(prepared: list[Prepared], batches: list[Batch]) -> BatchResult:
+    """Return where the records of settled batches are, or raise the first error."""
+    errors = [batch.error for batch in batches if batch.error is not None]
+    for batch in batches:
+        batch.is_reported = True
+    if errors:
+        raise errors[0]
+    return BatchResult([(batch, piece.places) for piece, batch in zip(prepared, batches, strict=True)])

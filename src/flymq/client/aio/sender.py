@@ -1,0 +1,320 @@
+"""Send batches to the leaders of their partitions, and try again until they are answered or their time is over.
+
+Everything here runs in the client's loop. A pump takes the batches that may go now and sends one request to each
+leader; an answer settles its batches and pumps again. No task is made for a request: only what must wait for a
+connection, for metadata or for a producer id gets one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias, cast
+
+from flymq.client.accumulator import Accumulator, PartitionQueue, TopicQueues
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.connection import Connection
+from flymq.client.deliveries import Batch, settled
+from flymq.client.settings import ProducerConfig
+from flymq.host.clock import Clock, SystemClock
+from flymq.host.tasks import Tasks
+from flymq.model.delivery import Acks
+from flymq.model.errors import (
+    BrokenFrame,
+    ClientClosed,
+    ConnectionLost,
+    FlyMQError,
+    OutOfOrderSequence,
+    RequestTimedOut,
+    UnknownProducer,
+)
+from flymq.record.batch import encode_batch
+from flymq.wire.native.codec import error_of
+from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch, ProduceBatchAnswer
+from flymq.wire.native.messages.transactions import InitProducer, InitProducerAnswer
+
+Sending: TypeAlias = tuple[PartitionQueue, Batch]
+
+REQUEST_BYTES_MAX = 8 << 20
+"""More batches for one leader than this go in several requests."""
+
+_SEQUENCE_SPAN = 1 << 31
+_ANONYMOUS = InitProducerAnswer(producer_id=-1, producer_epoch=-1)
+_AMBIGUOUS = (ConnectionLost, RequestTimedOut)
+_NEEDS_NEW_IDENTITY = (OutOfOrderSequence, UnknownProducer)
+
+
+class Sender:
+    """The sending half of a producer."""
+
+    def __init__(
+        self, cluster: Cluster, config: ProducerConfig, *, transactional_id: str = "", clock: Clock | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._transactional_id = transactional_id
+        self._clock = clock or SystemClock()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._tasks = Tasks(self._task_failed)
+        self._pump_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._identity: InitProducerAnswer | None = None
+        self._identifying = asyncio.Lock()
+        self._refresh: asyncio.Task[None] | None = None
+        self._failures: list[Batch] = []  # given up since the last flush
+        self.is_closed = False
+        self.accumulator = Accumulator(
+            batch_bytes_max=config.batch_bytes_max,
+            buffer_bytes_max=config.buffer_bytes_max,
+            linger_s=config.linger_ms / 1000,
+            now_s=self._loop.time,
+            wake=self._wake,
+        )
+
+    async def topic(self, name: str) -> TopicQueues:
+        """Return the queues of a topic, after asking the broker about it if it is not known."""
+        if self.is_closed:
+            raise ClientClosed
+        metadata = await self._cluster.topic_or_new(name)
+        if self._refresh is None:
+            self._refresh = self._tasks.spawn("refresh metadata", self._refresh_topics())
+        return self.accumulator.set_topic(name, len(metadata.partitions), metadata.message_bytes_max)
+
+    async def flush(self) -> None:
+        """Send everything now and wait for its outcome. Raises the first failure since the last flush nobody saw."""
+        self.accumulator.begin_flush()
+        try:
+            self._pump()
+            for batch in self.accumulator.pending():
+                await settled(batch)
+        finally:
+            self.accumulator.end_flush()
+        failures, self._failures = self._failures, []
+        for batch in failures:
+            if not batch.is_reported and batch.error is not None:
+                raise batch.error
+
+    async def close(self) -> None:
+        """Send what is left, then stop."""
+        if self.is_closed:
+            return
+        try:
+            await self.flush()
+        finally:
+            self.is_closed = True
+            await self._tasks.close()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Pump soon: after the records that are being added right now."""
+        if self._pump_is_due:
+            return
+        self._pump_is_due = True
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(self._pump)
+        else:
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def _pump(self) -> None:
+        """Send every batch that may go now."""
+        self._pump_is_due = False
+        ready, next_s = self.accumulator.take_ready(self._loop.time())
+        by_leader: dict[int, list[Sending]] = {}
+        for queue, batch in ready:
+            by_leader.setdefault(self._cluster.leader(batch.topic, batch.partition), []).append((queue, batch))
+        for leader, sendings in by_leader.items():
+            connection = self._cluster.open_connection(leader)
+            if connection is None or self._identity is None or not connection.is_writable:
+                self._tasks.spawn("reach the leader", self._reach(sendings))
+            else:
+                self._transmit(connection, sendings)
+        self._pump_at(next_s)
+
+    def _pump_at(self, at_s: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_s is not None:
+            self._timer = self._loop.call_at(at_s, self._pump)
+
+    async def _reach(self, sendings: Sequence[Sending]) -> None:
+        """Get what is missing to send these: leaders, connections, an identity. Then let them go again."""
+        for queue, batch in sendings:
+            try:
+                leader = await self._cluster.leader_of(batch.topic, batch.partition)
+                connection = await self._cluster.connection(leader)
+                await self.identify(connection)
+                await connection.until_writable()
+            except FlyMQError as error:
+                self._failed(queue, batch, error)
+            else:
+                self.accumulator.put_back(queue, retry_at_s=0.0)
+        self._pump()
+
+    async def _refresh_topics(self) -> None:
+        """Learn of new partitions now and then. Failures are left to the next try, or to sending."""
+        while True:
+            await asyncio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
+            for name in self.accumulator.topic_names():
+                with contextlib.suppress(FlyMQError):
+                    metadata = await self._cluster.refresh(name)
+                    self.accumulator.set_topic(name, len(metadata.partitions), metadata.message_bytes_max)
+
+    def identity(self) -> InitProducerAnswer:
+        assert self._identity is not None, "identify first"
+        return self._identity
+
+    def set_identity(self, producer_id: int, producer_epoch: int) -> None:
+        """Go on under this identity; sequence numbers count from 0."""
+        self._identity = InitProducerAnswer(producer_id=producer_id, producer_epoch=producer_epoch)
+        self.accumulator.reset_sequences()
+
+    async def identify(self, connection: Connection) -> None:
+        """Get a producer id, if records shall be written exactly once and the broker can do it."""
+        async with self._identifying:
+            if self._identity is not None:
+                return
+            wanted = self._config.idempotent
+            if wanted is None:
+                wanted = self._config.acks is not Acks.NONE and connection.serves(InitProducer)
+            if not wanted and not self._transactional_id:
+                self._identity = _ANONYMOUS
+                return
+            request = InitProducer(transactional_id=self._transactional_id)
+            self._identity = await connection.request(request, InitProducerAnswer, self._cluster.request_timeout_s)
+
+    def _transmit(self, connection: Connection, sendings: Sequence[Sending]) -> None:
+        parcel: list[Sending] = []
+        parcel_bytes = 0
+        for queue, batch in sendings:
+            try:
+                encoded = batch.encoded or self._encode(queue, batch)
+            except FlyMQError as error:
+                self._failed(queue, batch, error)
+                continue
+            if parcel and parcel_bytes + len(encoded) > REQUEST_BYTES_MAX:
+                self._transmit_one(connection, parcel)
+                parcel, parcel_bytes = [], 0
+            parcel.append((queue, batch))
+            parcel_bytes += len(encoded)
+        if parcel:
+            self._transmit_one(connection, parcel)
+
+    def _encode(self, queue: PartitionQueue, batch: Batch) -> bytearray:
+        assert self._identity is not None
+        identity = self._identity
+        batch.identity = identity
+        batch.timestamp = self._clock.now_ms()
+        batch.encoded = encode_batch(
+            batch.records,
+            timestamp_ms=batch.timestamp,
+            compression=self._config.compression,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=queue.next_sequence if identity is not _ANONYMOUS else -1,
+            transactional=bool(self._transactional_id),
+        )
+        return batch.encoded
+
+    def _transmit_one(self, connection: Connection, sendings: list[Sending]) -> None:
+        request = ProduceBatch(
+            partitions=[
+                PartitionBatches(topic=batch.topic, partition=batch.partition, batches=batch.encoded or b"")
+                for _, batch in sendings
+            ],
+            acks=self._config.acks,
+            transactional_id=self._transactional_id,
+        )
+        try:
+            if self._config.acks is Acks.NONE:
+                connection.send_unanswered(request)
+                for queue, batch in sendings:
+                    self._succeeded(queue, batch, base_offset=-1, log_append_time=-1)
+                self._wake()
+                return
+            answer = connection.send(request)
+        except FlyMQError as error:
+            self._all_failed(sendings, error)
+            return
+        timer = self._loop.call_later(
+            self._cluster.request_timeout_s, self._timed_out, connection, request.id, sendings
+        )
+        answer.add_done_callback(partial(self._answered, sendings, timer))
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def _answered(self, sendings: list[Sending], timer: asyncio.TimerHandle, answer: asyncio.Future[Message]) -> None:
+        timer.cancel()
+        error = answer.exception()
+        if error is not None:
+            self._all_failed(sendings, cast(FlyMQError, error))
+            return
+        appended = {(part.topic, part.partition): part for part in cast(ProduceBatchAnswer, answer.result()).partitions}
+        for queue, batch in sendings:
+            outcome = appended.get((batch.topic, batch.partition))
+            if outcome is None:
+                self._failed(queue, batch, BrokenFrame("the broker's answer leaves out a partition"))
+            elif outcome.error is not None:
+                self._failed(queue, batch, error_of(outcome.error))
+            else:
+                self._succeeded(queue, batch, outcome.base_offset, outcome.log_append_time)
+        self._pump()
+
+    def _timed_out(self, connection: Connection, request_id: int, sendings: list[Sending]) -> None:
+        connection.forget(request_id)
+        self._all_failed(sendings, RequestTimedOut(f"{connection} did not answer PRODUCE_BATCH in time"))
+
+    def _all_failed(self, sendings: Sequence[Sending], error: FlyMQError) -> None:
+        for queue, batch in sendings:
+            self._failed(queue, batch, error)
+        self._pump()
+
+    def _succeeded(self, queue: PartitionQueue, batch: Batch, base_offset: int, log_append_time: int) -> None:
+        if batch.identity is self._identity:
+            queue.next_sequence = (queue.next_sequence + batch.count) % _SEQUENCE_SPAN
+        self._cluster.counters.records_sent += batch.count
+        self.accumulator.finish(queue, batch)
+        batch.succeed(base_offset, log_append_time if log_append_time >= 0 else batch.timestamp)
+
+    def _failed(self, queue: PartitionQueue, batch: Batch, error: FlyMQError) -> None:
+        """Let the batch wait for another try, or give it up."""
+        batch.attempts += 1
+        batch.ambiguous = batch.ambiguous or isinstance(error, _AMBIGUOUS)
+        is_idempotent = self._identity is not None and self._identity is not _ANONYMOUS
+        if is_idempotent and isinstance(error, _NEEDS_NEW_IDENTITY) and not self._transactional_id:
+            self._renew_identity()
+            may_retry = True
+        else:
+            may_retry = self._cluster.may_retry(error)
+        if may_retry and self._has_time(batch) and not self.is_closed:
+            self._cluster.counters.retries += 1
+            self._cluster.forget(batch.topic)
+            pause_s = self._cluster.backoff.delay_s(batch.attempts, self._cluster.entropy)
+            self.accumulator.put_back(queue, self._loop.time() + pause_s)
+            return
+        if batch.ambiguous and is_idempotent and not self._transactional_id:
+            self._renew_identity()  # the broker may have these sequence numbers, or not: nobody knows
+        self.accumulator.finish(queue, batch)
+        batch.fail(error)
+        self._failures = [failed for failed in self._failures if not failed.is_reported] + [batch]
+
+    def _has_time(self, batch: Batch) -> bool:
+        if self._config.retries is not None and batch.attempts > self._config.retries:
+            return False
+        return self._loop.time() < batch.opened_s + self._config.delivery_timeout_ms / 1000
+
+    def _renew_identity(self) -> None:
+        """Begin anew under another producer id: sequence numbers count from 0 in every partition."""
+        self._identity = None
+        self.accumulator.reset_sequences()
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self._loop.call_exception_handler({"message": f"FlyMQ producer: {name} failed", "exception": error})

@@ -1,0 +1,203 @@
+"""What becomes of a record that was handed over: known for its whole batch at once.
+
+A `Delivery` is a future that costs next to nothing: a batch and a place in it. All deliveries of a batch share its
+outcome, and only one that is waited for makes the machinery of waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, overload
+
+from flymq.client.records import NO_TIMESTAMP, RecordMetadata
+from flymq.model.errors import FlyMQError, RequestTimedOut
+
+OnDelivery = Callable[[RecordMetadata | None, FlyMQError | None], None]
+"""Called with the place of the record, or with the reason why it has none."""
+
+_settling = threading.Lock()  # between a batch that is settled and a thread that starts to wait for it
+
+
+class Batch:
+    """Records of one partition on their way to the broker, and in the end their place or their error."""
+
+    __slots__ = (
+        "_waiters",
+        "ambiguous",
+        "attempts",
+        "base_offset",
+        "count",
+        "encoded",
+        "error",
+        "identity",
+        "is_reported",
+        "is_settled",
+        "opened_s",
+        "partition",
+        "records",
+        "size_bytes",
+        "timestamp",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, opened_s: float, records: list[Any] | None = None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.opened_s = opened_s
+        self.records: list[Any] = [] if records is None else records
+        self.size_bytes = 0
+        self.count = 0  # of records, fixed when the batch is sent
+        self.encoded: bytearray | None = None
+        self.attempts = 0
+        self.identity: object = None  # of the producer, as written into `encoded`
+        self.ambiguous = False  # whether an unanswered try may have been carried out
+        self.base_offset = -1
+        self.timestamp = NO_TIMESTAMP
+        self.error: FlyMQError | None = None
+        self.is_settled = False
+        self.is_reported = False  # whether anybody looked at the outcome
+        self._waiters: list[Callable[[], None]] = []
+
+    def succeed(self, base_offset: int, timestamp: int) -> None:
+        self.base_offset = base_offset
+        self.timestamp = timestamp
+        self._settle()
+
+    def fail(self, error: FlyMQError) -> None:
+        self.error = error
+        self._settle()
+
+    def when_settled(self, waiter: Callable[[], None]) -> None:
+        """Call `waiter` once the outcome is known: at once if it is, else in the client's own thread."""
+        with _settling:
+            if not self.is_settled:
+                self._waiters.append(waiter)
+                return
+        waiter()
+
+    def metadata(self, index: int) -> RecordMetadata:
+        """Return the place of one record, or raise why it has none."""
+        assert self.is_settled
+        self.is_reported = True
+        if self.error is not None:
+            raise self.error
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        return RecordMetadata(offset, self.topic, self.partition, self.timestamp)
+
+    def _settle(self) -> None:
+        assert not self.is_settled
+        self.records = []
+        self.encoded = None
+        with _settling:
+            self.is_settled = True
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter()
+
+
+class Delivery:
+    """The outcome of one record. Wait with `result()`, or `await` it."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        return self._batch.is_settled
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Wait until the broker has answered. Not for use inside an event loop: `await` the delivery there."""
+        wait_for_batch(self._batch, timeout_s)
+        return self._batch.metadata(self._index)
+
+    def exception(self, timeout_s: float | None = None) -> FlyMQError | None:
+        wait_for_batch(self._batch, timeout_s)
+        self._batch.is_reported = True
+        return self._batch.error
+
+    def add_callback(self, callback: OnDelivery) -> None:
+        """Call back once the outcome is known, in the client's own thread: do not block there."""
+        batch, index = self._batch, self._index
+
+        def report() -> None:
+            batch.is_reported = True
+            callback(None if batch.error else batch.metadata(index), batch.error)
+
+        batch.when_settled(report)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        yield from settled(self._batch).__await__()
+        return self._batch.metadata(self._index)
+
+    def __repr__(self) -> str:
+        state = "done" if self._batch.is_settled else "pending"
+        return f"<Delivery to {self._batch.topic}-{self._batch.partition}, {state}>"
+
+
+class BatchResult(Sequence[RecordMetadata]):
+    """Where the records of one `produce_batch` call were written, in their order. Looked up when asked for."""
+
+    __slots__ = ("_pieces", "_placed")
+
+    def __init__(self, pieces: Sequence[tuple[Batch, Sequence[int]]]) -> None:
+        self._pieces = pieces  # each batch with the places its records had in the call
+        self._placed: list[tuple[Batch, int]] | None = None
+
+    def __len__(self) -> int:
+        return sum(len(places) for _, places in self._pieces)
+
+    @overload
+    def __getitem__(self, index: int) -> RecordMetadata: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RecordMetadata]: ...
+    def __getitem__(self, index: int | slice) -> RecordMetadata | list[RecordMetadata]:
+        if self._placed is None:
+            placed: list[Any] = [None] * len(self)
+            for batch, places in self._pieces:
+                for at, place in enumerate(places):
+                    placed[place] = (batch, at)
+            self._placed = placed
+        if isinstance(index, slice):
+            return [batch.metadata(at) for batch, at in self._placed[index]]
+        batch, at = self._placed[index]
+        return batch.metadata(at)
+
+    def __repr__(self) -> str:
+        return f"<BatchResult of {len(self)} records in {len(self._pieces)} batches>"
+
+
+def wait_for_batch(batch: Batch, timeout_s: float | None = None) -> None:
+    """Block this thread until the outcome is known."""
+    if batch.is_settled:
+        return
+    gate = threading.Lock()
+    gate.acquire()
+    batch.when_settled(gate.release)
+    if not gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        raise RequestTimedOut(f"the batch for {batch.topic}-{batch.partition} was not answered in {timeout_s} s")
+
+
+async def settled(batch: Batch) -> None:
+    """Wait in an event loop until the outcome is known."""
+    if batch.is_settled:
+        return
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    thread = threading.get_ident()
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def report() -> None:
+        if threading.get_ident() == thread:
+            wake()
+        else:
+            loop.call_soon_threadsafe(wake)
+
+    batch.when_settled(report)
+    await future
