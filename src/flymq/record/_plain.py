@@ -187,10 +187,13 @@ def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns:
     """Return the records from `start_offset` on as Arrow buffers."""
     if sum(len(section.payload) for section in sections) > _COLUMN_BYTES_MAX:
         raise DecompressedTooLarge("the run unpacks to 2 GiB or more; decode fewer batches at a time")
-    rows = [row for section in sections for row in _walk(section, start_offset)]
+    rows: list[_RawRecord] = []
+    for section in sections:
+        for row in _walk(section, start_offset):
+            for name, _ in row[4]:
+                _name(name)  # refuses what is not UTF-8
+            rows.append(row)
     headers = [header for row in rows for header in row[4]]
-    for name, _ in headers:
-        _name(name)
     return Columns(
         row_count=len(rows),
         offset=array("q", [row[0] for row in rows]).tobytes(),

@@ -1,0 +1,94 @@
+"""Whatever the records: they come back, and the compiled codec and the plain one cannot be told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flymq.record import _plain
+from flymq.record.batch import encode_batch, parse_batch, retain
+from flymq.record.compression import Compression
+from flymq.record.header import HEADER_SIZE, assign, parse_header
+from flymq.record.record import Record
+from flymq.record.shapes import Section
+
+_fast = pytest.importorskip("flymq.record._fast")
+
+fields = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=20), fields), max_size=10).map(tuple)
+times = st.integers(-1, 1 << 45)
+records = st.lists(st.tuples(fields, fields, headers, times), min_size=1, max_size=30)
+
+
+def section_of(entries: list[Any]) -> Section:
+    payload, base_timestamp, _ = _fast.encode_records(entries, 0, 5)
+    return Section(payload, len(entries), 1_000, len(entries) - 1, base_timestamp, None)
+
+
+@settings(deadline=None)
+@given(records, st.sampled_from(Compression), st.integers(0, 1 << 62))
+def test_records_come_back_from_a_batch(entries: list[Any], compression: Compression, base_offset: int) -> None:
+    batch = encode_batch(entries, compression=compression, timestamp_ms=77)
+    assign(batch, 0, base_offset=base_offset, leader_epoch=0)
+    expected = [
+        Record(key, value, own_headers, 77 if time_ms == -1 else time_ms, base_offset + index)
+        for index, (key, value, own_headers, time_ms) in enumerate(entries)
+    ]
+    assert parse_batch(batch) == expected
+    header = parse_header(batch)
+    assert header.base_timestamp == expected[0].timestamp_ms
+    assert header.max_timestamp == max(record.timestamp_ms for record in expected)
+
+
+@settings(deadline=None)
+@given(records, st.integers(0, 100))
+def test_both_codecs_write_the_same_bytes(entries: list[Any], headroom: int) -> None:
+    written = _fast.encode_records(entries, headroom, 5)
+    assert written == _plain.encode_records(entries, headroom, 5)
+    as_fast = [_fast.Record(*entry) for entry in entries]
+    as_plain = [_plain.Record(*entry) for entry in entries]
+    assert _fast.encode_records(as_fast, headroom, 5) == written
+    assert _plain.encode_records(as_plain, headroom, 5) == written
+
+
+@settings(deadline=None)
+@given(records, st.integers(990, 1_040))
+def test_both_codecs_read_the_same(entries: list[Any], start_offset: int) -> None:
+    sections = [section_of(entries), section_of(entries)._replace(base_offset=2_000, append_time_ms=9)]
+    read = _fast.parse_records(sections, start_offset)
+    assert list(map(tuple, read)) == list(map(tuple, _plain.parse_records(sections, start_offset)))
+    assert _fast.parse_pairs(sections, start_offset) == [(record.key, record.value) for record in read]
+    assert _plain.parse_pairs(sections, start_offset) == [(record.key, record.value) for record in read]
+    rows = [(record.offset, record.timestamp_ms, record.key, record.value) for record in read]
+    assert _fast.parse_rows(sections, start_offset) == _plain.parse_rows(sections, start_offset) == rows
+    assert _fast.parse_columns(sections, start_offset) == _plain.parse_columns(sections, start_offset)
+
+
+@settings(deadline=None)
+@given(records, st.integers(0, 2**30 - 1), st.sampled_from(Compression), st.none() | st.integers(0, 1 << 45))
+def test_thinning_a_batch_changes_nothing_but_what_is_left(
+    entries: list[Any], chosen: int, compression: Compression, horizon_ms: int | None
+) -> None:
+    batch = encode_batch(entries, compression=compression)
+    assign(batch, 0, base_offset=500, leader_epoch=1)
+    thinned = retain(batch, 0, lambda record: bool(chosen >> (record.offset - 500) & 1), delete_horizon_ms=horizon_ms)
+    assert parse_batch(thinned) == [record for record in parse_batch(batch) if chosen >> (record.offset - 500) & 1]
+    assert parse_header(thinned).last_offset == parse_header(batch).last_offset
+    assert parse_header(thinned).max_timestamp == parse_header(batch).max_timestamp
+    assert parse_header(thinned).delete_horizon_ms == horizon_ms
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(fields, fields, headers, times, st.integers(0, 1 << 30)), max_size=20))
+def test_both_codecs_keep_offsets_and_times_alike(entries: list[Any]) -> None:
+    kept = _fast.encode_kept([_fast.Record(*entry) for entry in entries], HEADER_SIZE, 7, 1 << 40)
+    assert kept == _plain.encode_kept([_plain.Record(*entry) for entry in entries], HEADER_SIZE, 7, 1 << 40)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_both_codecs_hash_a_key_alike(key: bytes) -> None:
+    assert _fast.murmur2(key) == _plain.murmur2(key)
