@@ -26,7 +26,7 @@ class Outbox:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         # pause_writing as soon as the socket takes no more, resume_writing when everything is out.
-        transport.set_write_buffer_limits(high=0)
+        transport.set_write_buffer_limits(high=1, low=0)
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._can_sendfile = transport.get_extra_info("sslcontext") is None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from flymq.broker.admin import Admin, TopicDefaults
@@ -50,43 +51,50 @@ class Server:
         self._tasks = Tasks(self._task_failed)
         self._disk_threads = SystemThreads("disk", config.storage.recovery_threads_max)
         self._flush_threads = SystemThreads("flush")
+        self._undo = AsyncExitStack()
 
     async def start(self) -> None:
-        """Recover what is on disk, then listen."""
-        config = self.config
+        """Recover what is on disk, then listen. What was begun is undone when a later step fails."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._undo.aclose()
+            raise
+
+    async def _start(self) -> None:
+        config, undo = self.config, self._undo
         _raise_open_files_limit()
         disk = SystemDisk()
         data_dir = Path(config.broker.data_dir)
         disk.make_directory(data_dir)
         self._directory = DataDirectory(disk, data_dir)
-        try:
-            self._store = SqliteMetadataStore.open(data_dir / METADATA_NAME)
-            catalog = Catalog(self._store)
-            self._flusher = Flusher(self._flush_threads, self._tasks, self._stop_after)
-            self.topics = Topics(self._directory, self._flusher, self._clock)
-            broker = await self._build_broker(catalog)
-            _report(await broker.admin.open_topics())
-            maintenance = Maintenance(self.topics, self._flusher, self._disk_threads, self._clock)
-            maintenance.start(self._tasks, _intervals(config))
-            self._listener = self._build_listener(broker)
-            listener = config.listener
-            self.port = await self._listener.open(listener.host, listener.port, listener.backlog)
-        except BaseException:
-            self._directory.close()
-            raise
+        undo.callback(self._directory.close)
+        store = SqliteMetadataStore.open(data_dir / METADATA_NAME)
+        undo.push_async_callback(store.close)
+        catalog = Catalog(store)
+        flusher = Flusher(self._flush_threads, self._tasks, self._stop_after)
+        self.topics = Topics(self._directory, flusher, self._clock)
+        undo.callback(self._close_logs)
+        undo.callback(self._disk_threads.close)
+        undo.callback(self._flush_threads.close)
+        undo.push_async_callback(self._tasks.close)
+        broker = await self._build_broker(catalog)
+        _report(await broker.admin.open_topics())
+        maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
+        maintenance.start(self._tasks, _intervals(config))
+        self._listener = self._build_listener(broker)
+        undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
+        self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
 
     async def stop(self) -> None:
         """Accept nothing new, finish what was begun, close every log with the marker of an orderly end."""
         self._listener.stop_accepting()
         self.topics.fetches.stop_waiting()
-        await self._listener.close(within_s=_STOP_WITHIN_S)
-        await self._tasks.close()
-        self._flush_threads.close()
-        self._disk_threads.close()
+        await self._undo.aclose()
+
+    def _close_logs(self) -> None:
         if self.fatal_error is None:
             self.topics.close()
-        await self._store.close()
-        self._directory.close()
 
     @property
     def connections(self) -> int:

@@ -31,7 +31,9 @@ class TestBroker:
 
 
 @contextmanager
-def running_broker(data_dir: Path | None = None, settings: Mapping[str, Any] | None = None) -> Iterator[TestBroker]:
+def running_broker(
+    data_dir: Path | None = None, settings: Mapping[str, Any] | None = None, *, config_file: Path | None = None
+) -> Iterator[TestBroker]:
     """Start a broker, in dev mode, in a temporary directory unless one is given; stop it at the end.
 
     `settings` are those of docs/reference/settings.md, by their dotted names.
@@ -39,7 +41,7 @@ def running_broker(data_dir: Path | None = None, settings: Mapping[str, Any] | N
     with tempfile.TemporaryDirectory(prefix="flymq-") as scratch:
         directory = Path(scratch) if data_dir is None else data_dir
         flags = {"broker.data_dir": str(directory), "broker.dev": True, "listener.port": 0, **(settings or {})}
-        thread = _BrokerThread(flags)
+        thread = _BrokerThread(flags, config_file)
         thread.start()
         try:
             server = thread.wait_ready()
@@ -49,9 +51,10 @@ def running_broker(data_dir: Path | None = None, settings: Mapping[str, Any] | N
 
 
 class _BrokerThread(threading.Thread):
-    def __init__(self, flags: Mapping[str, Any]) -> None:
+    def __init__(self, flags: Mapping[str, Any], config_file: Path | None) -> None:
         super().__init__(name="flymq broker", daemon=True)
         self._flags = flags
+        self._config_file = config_file
         self._ready = threading.Event()
         self._server: Server | None = None
         self._error: BaseException | None = None
@@ -69,7 +72,7 @@ class _BrokerThread(threading.Thread):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        server = Server(load_config(environ={}, flags=self._flags))
+        server = Server(load_config(file=self._config_file, environ={}, flags=self._flags))
         await server.start()
         self._server = server
         self._ready.set()

@@ -1,0 +1,238 @@
+"""Start, stop, crash and start again; limits, encryption and login: what an operator relies on."""
+
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+from benchmarks.raw_client import RawClient
+
+from flymq.broker.passwords import hash_password
+from flymq.model.delivery import Acks
+from flymq.model.errors import AddressInUse, DirectoryLocked
+from flymq.record.batch import encode_batch
+from flymq.record.reading import parse_records
+from flymq.testing import running_broker
+from flymq.wire.native.codec import encode_request
+from flymq.wire.native.messages.records import Fetch, FetchPartition, PartitionBatches, ProduceBatch
+from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, Done, ErrorAnswer, Hello, Ping
+from flymq.wire.native.messages.topics import CreateTopic, ListTopics
+from flymq.wire.native.messages.transactions import InitProducer
+
+
+class BrokerProcess:
+    """A broker in a process of its own, which can be killed."""
+
+    def __init__(self, data_dir: Path) -> None:
+        command = [sys.executable, "-m", "flymq", "server", "start", "--port", "0", "--data-dir", str(data_dir)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        self.port = int(next(word for word in line.split() if word.split(":")[-1].isdigit()).split(":")[-1])
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+def fetch_all(client: RawClient, topic: str = "t") -> list[bytes]:
+    answer = client.ask(Fetch(partitions=[FetchPartition(topic, 0, 0, max_bytes=8 << 20)], max_bytes=8 << 20))
+    return [record.value for record in parse_records(answer.partitions[0].batches)]
+
+
+def produce(client: RawClient, value: bytes, **fields: int) -> ProduceBatch:
+    batch = encode_batch([(None, value)], **fields)
+    return client.ask(ProduceBatch(partitions=[PartitionBatches("t", 0, batch)], acks=Acks.ALL))
+
+
+def test_topics_records_and_the_cluster_id_outlive_a_restart(tmp_path):
+    with running_broker(tmp_path) as broker:
+        client = RawClient(broker.port)
+        cluster_id = client.ask(Hello()).cluster_id
+        client.ask(CreateTopic(topic="t", partitions=2, settings={"retention.ms": 5000}))
+        produce(client, b"kept")
+        client.close()
+    with running_broker(tmp_path) as broker:
+        client = RawClient(broker.port)
+        assert client.ask(Hello()).cluster_id == cluster_id
+        assert [(topic.topic, topic.partitions) for topic in client.ask(ListTopics()).topics] == [("t", 2)]
+        assert fetch_all(client) == [b"kept"]
+        client.close()
+
+
+def test_sigterm_answers_what_waits_and_exits_with_zero(tmp_path):
+    broker = BrokerProcess(tmp_path)
+    client = RawClient(broker.port)
+    client.ask(CreateTopic(topic="t", partitions=1))
+    client.socket.sendall(encode_request(Fetch(id=5, partitions=[FetchPartition("t", 0, 0)], max_wait_ms=60_000)))
+    assert isinstance(client.ask(Ping(id=6)), Done)
+    started = time.monotonic()
+    broker.process.send_signal(signal.SIGTERM)
+    assert client.receive().id == 5
+    assert client.socket.recv(1) == b""
+    client.close()
+    broker.process.communicate(timeout=30)
+    assert broker.process.returncode == 0
+    assert time.monotonic() - started < 20
+    assert (next(tmp_path.glob("topics/t~*")) / "0" / "clean").exists()
+
+
+@pytest.mark.parametrize("round_number", range(3))
+def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_producer(tmp_path, round_number):
+    broker = BrokerProcess(tmp_path)
+    client = RawClient(broker.port)
+    client.ask(CreateTopic(topic="t", partitions=1, settings={"persistence": "fsync"}))
+    producer = client.ask(InitProducer())
+    identity = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    sent = 0
+    for _ in range(3):
+        # Several requests are under way when the broker dies; the producer sends those without an answer again.
+        for number in range(sent, sent + 20):
+            batch = encode_batch([(None, b"%d" % number)], base_sequence=number, **identity)
+            client.socket.sendall(
+                encode_request(ProduceBatch(id=number, partitions=[PartitionBatches("t", 0, batch)], acks=Acks.ALL))
+            )
+        answered = 3 + 5 * round_number
+        for _ in range(answered):
+            assert client.receive().partitions[0].error is None
+        assert broker.end(signal.SIGKILL) == -signal.SIGKILL
+        client.close()
+        broker = BrokerProcess(tmp_path)
+        client = RawClient(broker.port)
+        sent += answered
+        stored = fetch_all(client)
+        assert stored[:sent] == [b"%d" % number for number in range(sent)]
+        for number in range(sent, len(stored)):
+            answer = produce(client, b"%d" % number, base_sequence=number, **identity)
+            assert answer.partitions[0].base_offset == number
+        sent = len(stored)
+    assert fetch_all(client) == [b"%d" % number for number in range(sent)]
+    client.close()
+    assert broker.end(signal.SIGTERM) == 0
+
+
+def test_a_second_broker_on_the_same_directory_is_refused(tmp_path):
+    with running_broker(tmp_path), pytest.raises(DirectoryLocked, match="in use by process"), running_broker(tmp_path):
+        pass
+
+
+def test_a_busy_port_is_named(tmp_path):
+    with running_broker() as broker:
+        settings = {"listener.port": broker.port}
+        with pytest.raises(AddressInUse, match=str(broker.port)), running_broker(tmp_path, settings):
+            pass
+    with running_broker(tmp_path):  # and the directory is free again
+        pass
+
+
+def test_connections_over_the_limit_are_refused_and_the_others_go_on():
+    with running_broker(settings={"limits.connections_max": 2}) as broker:
+        clients = [RawClient(broker.port) for _ in range(2)]
+        assert all(isinstance(client.ask(Ping()), Done) for client in clients)
+        third = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+        third.sendall(encode_request(Ping()))
+        assert _reads_nothing(third)
+        assert isinstance(clients[0].ask(Ping()), Done)
+        for client in clients:
+            client.close()
+        third.close()
+
+
+def _reads_nothing(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_client_that_does_not_read_its_answers_is_not_read_either():
+    with running_broker(settings={"limits.buffer_bytes_max": 2 << 20, "limits.request_bytes_max": 1 << 20}) as broker:
+        client, other = RawClient(broker.port), RawClient(broker.port)
+        client.ask(CreateTopic(topic="t", partitions=1))
+        for _ in range(4):
+            produce(client, b"x" * 100_000)
+        fetch = bytes(encode_request(Fetch(id=1, partitions=[FetchPartition("t", 0, 0, max_bytes=200_000)])))
+        client.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # the broker stops reading: its answers, 100 KB each, are not taken
+            for _ in range(2_000_000):
+                client.socket.sendall(fetch)
+        assert isinstance(other.ask(Ping()), Done)
+        client.close()
+        other.close()
+
+
+def test_a_client_over_its_quota_is_slowed_down():
+    with running_broker(settings={"quotas.produce_bytes_per_s": 100_000}) as broker:
+        client = RawClient(broker.port)
+        client.ask(CreateTopic(topic="t", partitions=1))
+        started = time.monotonic()
+        for _ in range(3):  # one second's worth is free, the second one owes half a second
+            produce(client, b"x" * 75_000)
+        assert time.monotonic() - started >= 0.4
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def tls_settings(tmp_path: Path, authority: trustme.CA) -> dict[str, str]:
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return {"tls.cert_file": str(tmp_path / "cert.pem"), "tls.key_file": str(tmp_path / "key.pem")}
+
+
+def test_plain_and_encrypted_clients_share_the_port(tmp_path, authority):
+    with running_broker(settings=tls_settings(tmp_path, authority)) as broker:
+        plain, encrypted = RawClient(broker.port), RawClient(broker.port)
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        encrypted.socket = context.wrap_socket(encrypted.socket, server_hostname="localhost")
+        plain.ask(CreateTopic(topic="t", partitions=1))
+        for client in (plain, encrypted):
+            produce(client, b"x" * 300_000)
+        assert fetch_all(encrypted) == fetch_all(plain) == [b"x" * 300_000] * 2
+        plain.close()
+        encrypted.close()
+
+
+def test_a_client_without_a_certificate_is_refused_where_one_is_required(tmp_path, authority):
+    settings = tls_settings(tmp_path, authority)
+    settings |= {"tls.ca_file": str(tmp_path / "ca.pem"), "tls.client_auth": "required"}
+    with running_broker(settings=settings) as broker:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            client = RawClient(broker.port)
+            with context.wrap_socket(client.socket, server_hostname="localhost") as client.socket:
+                client.ask(Ping())
+        certificate = authority.issue_cert("client@example.org")
+        certificate.configure_cert(context)
+        client = RawClient(broker.port)
+        with context.wrap_socket(client.socket, server_hostname="localhost") as client.socket:
+            assert isinstance(client.ask(Ping()), Done)
+
+
+def test_nothing_is_served_before_the_login_where_one_is_required(tmp_path):
+    config = tmp_path / "flymq.toml"
+    hashed = hash_password("secret", salt=b"0123456789abcdef")
+    config.write_text(f'[auth]\nrequired = true\n[auth.users]\nada = "{hashed}"\n')
+    with running_broker(config_file=config) as broker:
+        client = RawClient(broker.port)
+        assert client.ask(Hello()).authentication == ["PLAIN"]
+        assert client.ask(ListTopics()).code == "UNAUTHENTICATED"
+        refused = client.ask(Authenticate(username="ada", password="wrong"))
+        assert isinstance(refused, ErrorAnswer)
+        assert refused.code == "AUTHENTICATION_FAILED"
+        assert "secret" not in refused.message
+        assert isinstance(client.ask(Authenticate(username="ada", password="secret")), AuthenticateAnswer)
+        assert client.ask(ListTopics()).topics == []
+        client.close()
