@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -28,7 +29,6 @@ _BATCH_BYTES_MAX = (1 << 31) - 1
 _COLUMN_BYTES_MAX = (1 << 31) - 1  # Arrow's `binary` counts bytes in 32 bits
 _RECORD_BYTES_MIN = 7  # seven fields of one byte each
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-_UINT64_MAX = (1 << 64) - 1
 _WORD = Struct("<I")
 
 _RawHeader: TypeAlias = tuple[bytes, bytes | None]
@@ -71,35 +71,41 @@ def encode_records(
 
     Records without a time of their own get `timestamp_ms`. Their offsets count from 0, whatever they were.
     """
-    whole = [_as_record(record) for record in records]
-    times = [_time_of(record, timestamp_ms) for record in whole]
-    base = times[0] if times else timestamp_ms
-    out = bytearray(headroom)
-    for delta, (record, time_ms) in enumerate(zip(whole, times, strict=True)):
-        _append_record(out, record, delta, time_ms - base)
-    return out, base, max(times, default=timestamp_ms)
+    writer = _Writer(headroom)
+    base = max_timestamp = _checked_time(timestamp_ms)
+    for delta, record in enumerate(records):
+        key, value, headers, own_ms = _fields(record)
+        time_ms = _checked_time(timestamp_ms if own_ms == NO_TIMESTAMP else own_ms)
+        if delta == 0:
+            base = max_timestamp = time_ms
+        max_timestamp = max(max_timestamp, time_ms)
+        writer.append(_checked_time(time_ms - base), delta, key, value, headers)
+    return writer.joined(), base, max_timestamp
 
 
 def encode_kept(records: Sequence[Record], headroom: int, base_offset: int, base_timestamp: int) -> bytearray:
     """Return the records after `headroom` free bytes, each with the offset and the time it has."""
-    out = bytearray(headroom)
+    writer = _Writer(headroom)
     for record in records:
-        time_ms = _time_of(record, NO_TIMESTAMP)
-        _append_record(out, record, record.offset - base_offset, time_ms - base_timestamp)
-    return out
+        timestamp_delta = _checked_time(_checked_time(record.timestamp_ms) - base_timestamp)
+        writer.append(timestamp_delta, record.offset - base_offset, record.key, record.value, record.headers)
+    return writer.joined()
 
 
-def _as_record(record: RecordLike) -> Record:
+def _fields(record: RecordLike) -> tuple[bytes | None, bytes | None, Sequence[Header], int]:
     if isinstance(record, Record):
-        return record
-    if not isinstance(record, tuple) or not 2 <= len(record) <= 4:
-        raise TypeError("a record is a Record or a tuple (key, value[, headers[, timestamp_ms]])")
-    return Record(*record)
+        return record.key, record.value, record.headers, record.timestamp_ms
+    if isinstance(record, tuple):
+        if len(record) == 2:
+            return *record, (), NO_TIMESTAMP
+        if len(record) == 3:
+            return *record, NO_TIMESTAMP
+        if len(record) == 4:
+            return record
+    raise TypeError("a record is a Record or a tuple (key, value[, headers[, timestamp_ms]])")
 
 
-def _time_of(record: Record, timestamp_ms: int) -> int:
-    own = record.timestamp_ms
-    time_ms = timestamp_ms if own == NO_TIMESTAMP else own
+def _checked_time(time_ms: int) -> int:
     if not isinstance(time_ms, int):
         raise TypeError("a record's timestamp_ms is an int")
     if not _INT64_MIN <= time_ms <= _INT64_MAX:
@@ -107,58 +113,62 @@ def _time_of(record: Record, timestamp_ms: int) -> int:
     return time_ms
 
 
-def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
-    if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
-        raise InvalidBatch("a record's time is out of range")
-    parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
-    _append_nullable(parts, record.key)
-    _append_nullable(parts, record.value)
-    _append_headers(parts, record.headers)
-    size = sum(map(len, parts))
-    length = _varint(size)
-    if len(out) + len(length) + size > _BATCH_BYTES_MAX:
-        raise MessageTooLarge("a batch is smaller than 2 GiB")
-    out += length
-    for part in parts:
-        out += part
+class _Writer:
+    """The pieces of all records, joined once at the end."""
+
+    def __init__(self, headroom: int) -> None:
+        self._pieces = [bytes(headroom)]
+        self._size = headroom
+
+    def append(
+        self,
+        timestamp_delta: int,
+        offset_delta: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+    ) -> None:
+        body = [b"\0", _varint(timestamp_delta), _varint(offset_delta), *_nullable(key), *_nullable(value)]
+        if not isinstance(headers, (list, tuple)):
+            raise TypeError("headers are a list or tuple of (str, bytes | None) tuples")
+        body.append(_varint(len(headers)))
+        for header in headers:
+            body += _header(header)
+        size = sum(map(len, body))
+        length = _varint(size)
+        self._size += len(length) + size
+        if self._size > _BATCH_BYTES_MAX:
+            raise MessageTooLarge("a batch is smaller than 2 GiB")
+        self._pieces.append(length)
+        self._pieces += body
+
+    def joined(self) -> bytearray:
+        return bytearray().join(self._pieces)
 
 
-def _append_nullable(parts: list[bytes], field: bytes | None) -> None:
+def _header(header: Header) -> tuple[bytes, ...]:
+    if not isinstance(header, tuple) or len(header) != 2 or not isinstance(header[0], str):
+        raise TypeError("headers are a list or tuple of (str, bytes | None) tuples")
+    return *_nullable(header[0].encode()), *_nullable(header[1])
+
+
+def _nullable(field: bytes | None) -> tuple[bytes, bytes]:
     if field is None:
-        parts.append(b"\1")
-        return
+        return _varint(-1), b""
     if not isinstance(field, bytes):
         raise TypeError(f"keys and values are bytes or None, not {type(field).__name__}")
-    parts.append(_varint(len(field)))
-    parts.append(field)
+    return _varint(len(field)), field
 
 
-def _append_headers(parts: list[bytes], headers: Sequence[Header]) -> None:
-    if not isinstance(headers, (list, tuple)):
-        raise TypeError("headers are a list or tuple of (str, bytes | None) tuples")
-    parts.append(_varint(len(headers)))
-    for header in headers:
-        if not isinstance(header, tuple) or len(header) != 2 or not isinstance(header[0], str):
-            raise TypeError("headers are a list or tuple of (str, bytes | None) tuples")
-        name = header[0].encode()
-        parts.append(_varint(len(name)))
-        parts.append(name)
-        _append_nullable(parts, header[1])
-
-
+@lru_cache(maxsize=1 << 14)
 def _varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
-    if rest < 0x80:
-        return _ONE_BYTE[rest]
     out = bytearray()
     while rest >= 0x80:
         out.append(rest & 0x7F | 0x80)
         rest >>= 7
     out.append(rest)
     return bytes(out)
-
-
-_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 # --- bytes to records -----------------------------------------------------------------------------------------------
@@ -293,21 +303,19 @@ def _read_nullable(payload: bytes, at: int, end: int) -> tuple[bytes | None, int
 
 
 def _read_varint(payload: bytes, at: int, end: int) -> tuple[int, int]:
+    if at < end and (byte := payload[at]) < 0x80:  # nearly always
+        return (byte >> 1) ^ -(byte & 1), at + 1
     number = shift = 0
     while at < end:
         byte = payload[at]
         at += 1
         number |= (byte & 0x7F) << shift
+        if shift == 63 and byte > 1:
+            raise InvalidBatch("a number of a record has more than 64 bits")
         if byte < 0x80:
-            if number > _UINT64_MAX:
-                break
             return (number >> 1) ^ -(number & 1), at
         shift += 7
-        if shift == 70:
-            break
-    else:
-        raise InvalidBatch("a record ends in the middle of a field")
-    raise InvalidBatch("a number of a record has more than 64 bits")
+    raise InvalidBatch("a record ends in the middle of a field")
 
 
 def _name(name: bytes) -> str:
