@@ -113,6 +113,13 @@ class Admin:
             return None
         return await self._create(name, entry, config)
 
+    async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
+        """Return one of the broker's own topics, created at its first start."""
+        if name in self._topics:
+            return self._topics.get(name)
+        entry, config = self._new_entry(partitions, 0, settings)
+        return await self._create(name, entry, config)
+
     async def get_or_create(self, name: str) -> Topic:
         """Return a topic, created on first use where the settings allow it."""
         if name in self._topics:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flymq.broker.admin import Admin
+from flymq.broker.groups import Groups
 from flymq.broker.passwords import PasswordHash
 from flymq.broker.producer_ids import ProducerIds
 from flymq.broker.topics import Topics
@@ -35,6 +36,7 @@ class Broker:
     cluster_id: str
     topics: Topics
     admin: Admin
+    groups: Groups
     producer_ids: ProducerIds
     access: Access
     fetch_limits: FetchLimits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -59,6 +59,8 @@ class Topics:
         self._clock = clock
         self._topics: dict[str, Topic] = {}
         self.fetches = Fetches(self.partition)
+        self.watchers: list[Callable[[str], None]] = []
+        """Called with the name of a topic that has come, gone or grown."""
 
     # --- find
 
@@ -122,11 +124,17 @@ class Topics:
             topic.partitions.append(
                 Partition(name, log, leader_epoch=state.leader_epoch, flusher=self._flusher, clock=self._clock)
             )
+        self._tell_watchers(topic.name)
 
     def remove(self, name: str) -> None:
         """Stop to serve a topic that is no more; whoever waits for its records finds it gone."""
         for partition in self._topics.pop(name).partitions:
             partition.wake()
+        self._tell_watchers(name)
+
+    def _tell_watchers(self, name: str) -> None:
+        for tell in self.watchers:
+            tell(name)
 
     def close(self) -> None:
         """Close every log in good order."""

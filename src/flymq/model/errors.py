@@ -251,6 +251,28 @@ class InvalidTransactionState(FlyMQError):
     hint = "Begin a transaction first; abort one that failed before beginning the next."
 
 
+class TransactionAborted(FlyMQError):
+    """The broker has aborted the transaction: it was open for too long, or a crash interrupted it."""
+
+    code = "TRANSACTION_ABORTED"
+    hint = "Get a new epoch with INIT_PRODUCER and repeat the transaction from its beginning."
+
+
+class TransactionInProgress(FlyMQError):
+    """The producer's last transaction is still being ended."""
+
+    code = "TRANSACTION_IN_PROGRESS"
+    retriable = True
+    hint = "Try again in a moment."
+
+
+class InvalidTransactionTimeout(InvalidRequest):
+    """The transaction timeout is not allowed."""
+
+    code = "INVALID_TRANSACTION_TIMEOUT"
+    hint = "The message names the limits."
+
+
 # --- the disk -------------------------------------------------------------------------------------------------------
 
 
@@ -404,6 +426,65 @@ class RebalanceInProgress(FlyMQError):
     code = "REBALANCE_IN_PROGRESS"
     retriable = True
     hint = "Join the group again to get the new share."
+
+
+class MemberIdRequired(FlyMQError):
+    """The group has given this new member an id, `member_id`; it joins with it."""
+
+    code = "MEMBER_ID_REQUIRED"
+    retriable = True
+    hint = "Join again with the id from the answer."
+    member_id: str = ""
+
+
+class MemberFenced(FlyMQError):
+    """Another member has come with the same instance name and taken this one's place."""
+
+    code = "MEMBER_FENCED"
+    hint = "Stop this member, or give each one an instance name of its own."
+
+
+class InconsistentAssignors(FlyMQError):
+    """The member and the rest of the group have no assignor in common."""
+
+    code = "INCONSISTENT_ASSIGNORS"
+    hint = "Give all members of a group at least one common assignor."
+
+
+class InvalidSessionTimeout(InvalidRequest):
+    """The member's session timeout is not allowed."""
+
+    code = "INVALID_SESSION_TIMEOUT"
+    hint = "The message names the limits."
+
+
+class GroupFull(FlyMQError):
+    """The group has as many members as it may have."""
+
+    code = "GROUP_FULL"
+    hint = "Use fewer members; more of them than partitions have nothing to do."
+
+
+class GroupNotEmpty(FlyMQError):
+    """The group has members, which would not notice."""
+
+    code = "GROUP_NOT_EMPTY"
+    hint = "Stop all members of the group first."
+
+
+class OffsetMetadataTooLarge(FlyMQError):
+    """The note that goes with a committed offset is too long."""
+
+    code = "OFFSET_METADATA_TOO_LARGE"
+    hint = "Keep the note short; it is for people."
+
+
+class UnstableOffsets(FlyMQError):
+    """A transaction is about to commit an offset for this partition."""
+
+    code = "UNSTABLE_OFFSETS"
+    retriable = True
+    hint = "Ask again when the transaction has ended."
 
 
 # --- connections and who is behind them -----------------------------------------------------------------------------

@@ -12,10 +12,13 @@ from pathlib import Path
 from flymq.broker.admin import Admin, TopicDefaults
 from flymq.broker.broker import Access, Broker, FetchLimits
 from flymq.broker.catalog import Catalog
+from flymq.broker.groups import Groups
+from flymq.broker.internal_topics import OFFSETS, InternalTopic
 from flymq.broker.maintenance import Maintenance, MaintenanceIntervals
 from flymq.broker.producer_ids import ProducerIds
 from flymq.broker.quota import ClientQuota
 from flymq.broker.topics import Topics
+from flymq.coordination.group import GroupLimits
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
@@ -78,8 +81,9 @@ class Server:
         undo.callback(self._disk_threads.close)
         undo.callback(self._flush_threads.close)
         undo.push_async_callback(self._tasks.close)
-        broker = await self._build_broker(catalog)
-        _report(await broker.admin.open_topics())
+        admin = self._build_admin(catalog)
+        _report(await admin.open_topics())
+        broker = await self._build_broker(admin, catalog)
         maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
         maintenance.start(self._tasks, _intervals(config))
         self._listener = self._build_listener(broker)
@@ -100,10 +104,8 @@ class Server:
     def connections(self) -> int:
         return self._listener.connections
 
-    async def _build_broker(self, catalog: Catalog) -> Broker:
+    def _build_admin(self, catalog: Catalog) -> Admin:
         config = self.config
-        entropy = system_entropy()
-        cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(entropy).hex)
         defaults = TopicDefaults(
             config.topics.default_partitions,
             config.topics.default_replication_factor,
@@ -111,12 +113,28 @@ class Server:
             config.topics.auto_create,
             config.limits.topic_partitions_max,
         )
-        admin = Admin(config.broker.id, self.topics, catalog, self._directory, self._disk_threads, entropy, defaults)
+        return Admin(
+            config.broker.id, self.topics, catalog, self._directory, self._disk_threads, system_entropy(), defaults
+        )
+
+    async def _build_broker(self, admin: Admin, catalog: Catalog) -> Broker:
+        config = self.config
+        cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(system_entropy()).hex)
+        groups = Groups(
+            await InternalTopic.open(admin, OFFSETS, self._clock),
+            self.topics,
+            self._clock,
+            system_entropy(),
+            GroupLimits(),
+        )
+        groups.open()
+        self._undo.callback(groups.close)
         return Broker(
             config.broker.id,
             cluster_id,
             self.topics,
             admin,
+            groups,
             ProducerIds(catalog),
             Access(config.auth.required, config.auth.users),
             FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max),

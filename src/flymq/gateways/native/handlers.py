@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.gateways.native import push, records, session, topics
+from flymq.gateways.native import groups, push, records, session, topics
 from flymq.gateways.native.connection import Handler
 from flymq.wire.native.opcodes import Opcode
 
@@ -20,6 +20,12 @@ HANDLERS: dict[int, Handler] = {
     Opcode.ALTER_TOPIC: topics.alter_topic,
     Opcode.ADD_PARTITIONS: topics.add_partitions,
     Opcode.DELETE_RECORDS: records.delete_records,
+    Opcode.SUBSCRIBE: groups.subscribe,
+    Opcode.COMMIT: groups.commit,
+    Opcode.HEARTBEAT: groups.heartbeat,
+    Opcode.LEAVE: groups.leave,
+    Opcode.SYNC: groups.sync,
+    Opcode.FETCH_OFFSETS: groups.fetch_offsets,
     Opcode.INIT_PRODUCER: session.init_producer,
     Opcode.HELLO: session.hello,
     Opcode.AUTHENTICATE: session.authenticate,

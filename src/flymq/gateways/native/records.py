@@ -8,7 +8,8 @@ from typing import Any
 
 from flymq.broker.fetching import FetchFrom, FetchQuery
 from flymq.broker.partition import Partition, PartitionRead
-from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
+from flymq.gateways.native.connection import Answer, AnswerLater, NativeConnection, Pieces
+from flymq.gateways.native.waiting import Later, when_done
 from flymq.model.delivery import Acks
 from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound
 from flymq.model.names import TopicPartition
@@ -19,9 +20,6 @@ from flymq.storage.log import TimedOffset
 from flymq.wire.native.fetch_frames import encode_around
 from flymq.wire.native.messages import records as wire
 from flymq.wire.native.messages.fields import ANY_PARTITION, Failure
-
-Later = asyncio.Future[Any]
-
 
 # --- produce --------------------------------------------------------------------------------------------------------
 
@@ -60,7 +58,7 @@ def _produce(connection: NativeConnection, request: wire.Produce) -> wire.Produc
     answer = wire.ProduceAnswer(
         topic=request.topic, partition=partition, offset=appended.base_offset, timestamp=timestamp
     )
-    return answer if durable is None else _when_done([durable], answer)
+    return answer if durable is None else when_done([durable], answer)
 
 
 def _keep_record(request: wire.Produce) -> wire.Produce:
@@ -115,33 +113,13 @@ def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> 
     answer = wire.ProduceBatchAnswer(partitions=parts)
     if not waiting or request.acks is Acks.NONE:
         return answer
-    return _when_done(waiting, answer)
+    return when_done(waiting, answer)
 
 
 def _appended(part: wire.PartitionBatches, appended: Appended, partition: Partition) -> wire.PartitionAppended:
     return wire.PartitionAppended(
         part.topic, part.partition, appended.base_offset, appended.append_time_ms, partition.log.start_offset
     )
-
-
-def _when_done(waiting: Sequence[asyncio.Future[None]], answer: Any) -> Later:
-    """Return a future that has `answer` when all of `waiting` are done."""
-    result: Later = asyncio.get_running_loop().create_future()
-    left = len(waiting)
-
-    def done(future: asyncio.Future[None]) -> None:
-        nonlocal left
-        left -= 1
-        if result.done():
-            return
-        if (error := future.exception()) is not None:
-            result.set_exception(error)
-        elif left == 0:
-            result.set_result(answer)
-
-    for future in waiting:
-        future.add_done_callback(done)
-    return result
 
 
 # --- read -----------------------------------------------------------------------------------------------------------
@@ -170,7 +148,7 @@ def consume(connection: NativeConnection, request: wire.Consume) -> wire.Consume
     )
 
 
-def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | Later:
+def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerLater:
     """Batches of several partitions, now or when enough has come."""
     limits = connection.broker.fetch_limits
     query = FetchQuery(
@@ -186,15 +164,7 @@ def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | Later:
     reads = connection.broker.topics.fetch(query)
     if isinstance(reads, list):
         return fetch_frame(connection, request.id, reads)
-    later: Later = asyncio.get_running_loop().create_future()
-
-    def done(future: asyncio.Future[list[PartitionRead]]) -> None:
-        if not later.done() and not future.cancelled():
-            later.set_result(fetch_frame(connection, request.id, future.result()))
-
-    reads.add_done_callback(done)
-    later.add_done_callback(lambda _: reads.cancel())
-    return later
+    return AnswerLater(reads, lambda reads: fetch_frame(connection, request.id, reads))
 
 
 def fetch_frame(connection: NativeConnection, request_id: int, reads: list[PartitionRead]) -> Pieces:

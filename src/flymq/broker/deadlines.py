@@ -1,0 +1,53 @@
+"""Many moments to be reminded of, with one timer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from flymq.host.clock import Clock
+
+
+class Deadlines:
+    """Calls `on_due(name)` when the moment of a name has come; what it returns is the next moment, if there is one."""
+
+    def __init__(self, clock: Clock, on_due: Callable[[str], float | None]) -> None:
+        self._clock = clock
+        self._on_due = on_due
+        self._at: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def set(self, name: str, at_s: float | None) -> None:
+        """Look at `name` at this time, or earlier if that was already planned: a look too early does no harm."""
+        if at_s is not None and at_s < self._at.get(name, float("inf")):
+            self._at[name] = at_s
+            heappush(self._heap, (at_s, name))
+            self._arm()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        at_s = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= at_s:
+                return
+            self._timer.cancel()
+        self._timer_at = at_s
+        delay_s = max(0.0, at_s - self._clock.monotonic_s())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now_s = self._clock.monotonic_s()
+        while self._heap and self._heap[0][0] <= now_s:
+            at_s, name = heappop(self._heap)
+            if self._at.get(name) == at_s:  # else it was set to an earlier time since
+                del self._at[name]
+                self.set(name, self._on_due(name))
+        if self._heap:
+            self._arm()

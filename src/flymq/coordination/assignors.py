@@ -1,0 +1,138 @@
+"""Ways to share partitions among the members of a group. Pure: the same members and partitions give the same shares.
+
+- range: of each topic, neighbouring partitions to each member, so that equal keys of several topics meet
+- roundrobin: all partitions in turn
+- sticky: even, and every partition that can stays with whoever has it
+- cooperative-sticky: as sticky; and a partition that must move is given to nobody until its holder has let go of it.
+  A member whose share has shrunk lets go and joins again; nobody else stops reading meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import TypeAlias
+
+from flymq.coordination.entries import MemberValue
+from flymq.coordination.subscriptions import encode_assignment, parse_subscription
+from flymq.model.names import TopicPartition
+
+Shares: TypeAlias = dict[str, list[TopicPartition]]
+"""Member id → its partitions."""
+
+
+@dataclass(slots=True)
+class Wish:
+    """What one member wants and holds."""
+
+    topics: set[str]
+    owned: list[TopicPartition] = field(default_factory=list)
+    instance: str = ""
+
+
+def assign_range(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
+    shares: Shares = {member: [] for member in wishes}
+    for topic, members in _subscribers(wishes, partition_counts).items():
+        each, more = divmod(partition_counts[topic], len(members))
+        start = 0
+        for position, member in enumerate(members):
+            end = start + each + (position < more)
+            shares[member] += [TopicPartition(topic, partition) for partition in range(start, end)]
+            start = end
+    return shares
+
+
+def assign_roundrobin(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
+    shares: Shares = {member: [] for member in wishes}
+    turn = cycle(_in_order(wishes))
+    for topic in _subscribers(wishes, partition_counts):
+        for partition in range(partition_counts[topic]):
+            member = next(member for member in turn if topic in wishes[member].topics)
+            shares[member].append(TopicPartition(topic, partition))
+    return shares
+
+
+def assign_sticky(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
+    subscribers = _subscribers(wishes, partition_counts)
+    free = {
+        TopicPartition(topic, partition): None for topic in subscribers for partition in range(partition_counts[topic])
+    }
+    shares: Shares = {member: [] for member in wishes}
+    for member in _in_order(wishes):
+        for held in wishes[member].owned:
+            if held in free and held.topic in wishes[member].topics:
+                del free[held]
+                shares[member].append(held)
+    # Those that few members want go first: what everybody wants can still even things out afterwards.
+    for partition in sorted(free, key=lambda name: (len(subscribers[name.topic]), name)):
+        _lightest(shares, subscribers[partition.topic]).append(partition)
+    _even_out(shares, subscribers)
+    return shares
+
+
+def assign_cooperative_sticky(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
+    holders: dict[TopicPartition, set[str]] = {}
+    for member, wish in wishes.items():
+        for partition in wish.owned:
+            holders.setdefault(partition, set()).add(member)
+    return {
+        member: [partition for partition in share if not holders.get(partition, set()) - {member}]
+        for member, share in assign_sticky(wishes, partition_counts).items()
+    }
+
+
+ASSIGNORS: dict[str, Callable[[Mapping[str, Wish], Mapping[str, int]], Shares]] = {
+    "range": assign_range,
+    "roundrobin": assign_roundrobin,
+    "sticky": assign_sticky,
+    "cooperative-sticky": assign_cooperative_sticky,
+}
+"""The names are those Kafka's consumers use."""
+
+
+def share_out(protocol: str, members: Iterable[MemberValue], partition_counts: Mapping[str, int]) -> dict[str, bytes]:
+    """Return each member's share, in the bytes it will be given."""
+    wishes = {}
+    for member in members:
+        subscription = parse_subscription(member.metadata(protocol))
+        wishes[member.member_id] = Wish(set(subscription.topics), subscription.owned, member.instance)
+    shares = ASSIGNORS[protocol](wishes, partition_counts)
+    return {member: encode_assignment(sorted(share)) for member, share in shares.items()}
+
+
+def _in_order(wishes: Mapping[str, Wish]) -> list[str]:
+    """Members in an order that outlives a restart for static ones, whose ids change."""
+    return sorted(wishes, key=lambda member: (wishes[member].instance or member, member))
+
+
+def _subscribers(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return, for each topic that exists and is wanted, who wants it."""
+    found: dict[str, list[str]] = {}
+    for member in _in_order(wishes):
+        for topic in wishes[member].topics:
+            if partition_counts.get(topic, 0) > 0:
+                found.setdefault(topic, []).append(member)
+    return dict(sorted(found.items()))
+
+
+def _lightest(shares: Shares, members: list[str]) -> list[TopicPartition]:
+    """Return the smallest share among these members."""
+    return min((shares[member] for member in members), key=len)
+
+
+def _even_out(shares: Shares, subscribers: Mapping[str, list[str]]) -> None:
+    """Move partitions from larger to smaller shares while that helps. Every move makes them more even, so it ends."""
+    moved = True
+    while moved:
+        moved = False
+        least = min(map(len, shares.values()), default=0)
+        for share in sorted(shares.values(), key=len, reverse=True):
+            if len(share) <= least + 1:
+                break
+            for partition in reversed(share.copy()):
+                target = _lightest(shares, subscribers[partition.topic])
+                if len(share) - len(target) > 1:
+                    share.remove(partition)
+                    target.append(partition)
+                    moved = True

@@ -1,0 +1,126 @@
+"""What the internal topics hold: entries, each a key and its latest value. No value: the key is gone.
+
+The state of a coordinator is a table of these entries and nothing else, so keeping the last record of each key, as
+compaction does, keeps the state. Keys and values are MessagePack arrays; a key begins with the name of its kind. A
+field is only ever added at the end of a value, with a default, so that what an older broker wrote can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from flymq.record.batch import encode_batch
+from flymq.record.header import Buffer
+from flymq.record.reading import parse_pairs
+
+NO_GENERATION = -1
+
+
+class _Key(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
+    pass
+
+
+class _Value(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+# --- __offsets ------------------------------------------------------------------------------------------------------
+
+
+class GroupKey(_Key, frozen=True, tag="group"):
+    group: str
+
+
+class MemberValue(_Value, frozen=True):
+    """One member of a generation."""
+
+    member_id: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names of the ways to share partitions, best first, each with what the member wants in that one's own bytes."""
+    instance: str = ""
+    client_id: str = ""
+    host: str = ""
+    session_timeout_ms: int = 30_000
+    rebalance_timeout_ms: int = 60_000
+    assigned_by_broker: bool = False
+    """When it leads, it leaves it to the broker to share out, and to notice new partitions."""
+    share: bytes = b""
+
+    def metadata(self, protocol: str) -> bytes:
+        return dict(self.protocols)[protocol]
+
+
+class GroupValue(_Value, frozen=True):
+    """A group in one generation."""
+
+    generation: int = 0
+    kind: str = "consumer"
+    protocol: str = ""
+    leader: str = ""
+    members: tuple[MemberValue, ...] = ()
+    is_shared: bool = True
+    """Whether every member has its share; until then the leader is at it."""
+    partition_counts: tuple[tuple[str, int], ...] = ()
+    """What was there to share when the broker did it."""
+    changed_at_ms: int = 0
+
+
+class OffsetKey(_Key, frozen=True, tag="offset"):
+    group: str
+    topic: str
+    partition: int
+
+
+class OffsetValue(_Value, frozen=True):
+    """The next offset to read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_at_ms: int = 0
+
+
+class PendingKey(_Key, frozen=True, tag="pending"):
+    """An offset that counts once its producer's transaction commits."""
+
+    group: str
+    producer_id: int
+    topic: str
+    partition: int
+
+
+class PendingValue(_Value, frozen=True):
+    producer_epoch: int
+    offset: OffsetValue
+
+
+# --- all kinds ------------------------------------------------------------------------------------------------------
+
+Key: TypeAlias = GroupKey | OffsetKey | PendingKey
+Value: TypeAlias = GroupValue | OffsetValue | PendingValue
+Entry: TypeAlias = tuple[Key, Value | None]
+
+_VALUES: dict[type[Key], msgspec.msgpack.Decoder[Any]] = {
+    GroupKey: msgspec.msgpack.Decoder(GroupValue),
+    OffsetKey: msgspec.msgpack.Decoder(OffsetValue),
+    PendingKey: msgspec.msgpack.Decoder(PendingValue),
+}
+_KEYS = msgspec.msgpack.Decoder(Key)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> bytearray:
+    """Return one batch with these entries: all of them will be in the log, or none."""
+    encode = _ENCODER.encode
+    rows = [(encode(key), None if value is None else encode(value)) for key, value in entries]
+    return encode_batch(rows, timestamp_ms=now_ms)
+
+
+def parse_entries(run: Buffer) -> Iterator[Entry]:
+    """Yield the entries of a run of batches, in order."""
+    for key, value in parse_pairs(run):
+        parsed: Key = _KEYS.decode(key or b"")
+        yield parsed, None if value is None else _VALUES[type(parsed)].decode(value)

@@ -1,0 +1,143 @@
+"""What a member of a consumer group wants and what it gets, in the bytes that Kafka's consumers exchange.
+
+The broker shares partitions out for native members and leaves it to the leader for Kafka's. Because both write these
+same bytes, members of both kinds can be in one group.
+
+    subscription   version i16 | topics [string] | user data: bytes | from 1: owned partitions | from 2: generation i32
+                   | from 3: rack: nullable string
+    assignment     version i16 | partitions | user data: bytes
+    partitions     [topic: string, [partition: i32]]
+
+Strings have a length of two bytes, arrays and bytes of four; all big-endian, -1 for null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+
+from flymq.model.errors import InvalidRequest
+from flymq.model.names import TopicPartition
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_SUBSCRIPTION_VERSION = 1
+_ASSIGNMENT_VERSION = 1
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What a member wants, and what it holds while it asks."""
+
+    topics: list[str]
+    owned: list[TopicPartition] = field(default_factory=list)
+    user_data: bytes = b""
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    parts = [_I16.pack(_SUBSCRIPTION_VERSION), _I32.pack(len(subscription.topics))]
+    parts += [_string(topic) for topic in subscription.topics]
+    parts += [_bytes(subscription.user_data), _partitions(subscription.owned)]
+    return b"".join(parts)
+
+
+def parse_subscription(raw: bytes) -> Subscription:
+    """Read a subscription of any version; raise `InvalidRequest` when it is none."""
+    reader = _Reader(raw)
+    version = reader.i16()
+    topics = [reader.string() for _ in range(reader.count())]
+    user_data = reader.blob()
+    owned = reader.partitions() if version >= 1 else []
+    return Subscription(topics, owned, user_data)
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    return _I16.pack(_ASSIGNMENT_VERSION) + _partitions(partitions) + _bytes(b"")
+
+
+def parse_assignment(raw: bytes) -> list[TopicPartition]:
+    """Read a member's share; no bytes at all are an empty one."""
+    if not raw:
+        return []
+    reader = _Reader(raw)
+    reader.i16()
+    return reader.partitions()
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """Group partitions by their topics, both in the order in which they come."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return _I16.pack(len(raw)) + raw
+
+
+def _bytes(raw: bytes) -> bytes:
+    return _I32.pack(len(raw)) + raw
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    topics = by_topic(partitions)
+    parts = [_I32.pack(len(topics))]
+    for topic, numbers in topics.items():
+        parts += [_string(topic), _I32.pack(len(numbers)), *map(_I32.pack, numbers)]
+    return b"".join(parts)
+
+
+class _Reader:
+    """Reads values one after the other; whatever is missing is one error."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+
+    def i16(self) -> int:
+        return self._unpack(_I16)
+
+    def i32(self) -> int:
+        return self._unpack(_I32)
+
+    def count(self) -> int:
+        """How many elements follow; each takes two bytes at least, so a wild number is refused before it is used."""
+        count = max(0, self.i32())
+        if count > (len(self._raw) - self._at) // 2:
+            raise InvalidRequest(f"a group member's bytes promise {count} elements and end before them")
+        return count
+
+    def string(self) -> str:
+        try:
+            return self._take(max(0, self.i16())).decode()
+        except UnicodeDecodeError:
+            raise InvalidRequest("a name in a group member's bytes is not UTF-8") from None
+
+    def blob(self) -> bytes:
+        return self._take(max(0, self.i32()))
+
+    def partitions(self) -> list[TopicPartition]:
+        found = []
+        for _ in range(self.count()):
+            topic = self.string()
+            found += [TopicPartition(topic, self.i32()) for _ in range(self.count())]
+        return found
+
+    def _unpack(self, form: Struct) -> int:
+        try:
+            value: int = form.unpack_from(self._raw, self._at)[0]
+        except StructError:
+            raise InvalidRequest("a group member's bytes end too early") from None
+        self._at += form.size
+        return value
+
+    def _take(self, size: int) -> bytes:
+        taken = self._raw[self._at : self._at + size]
+        if len(taken) < size:
+            raise InvalidRequest("a group member's bytes end too early")
+        self._at += size
+        return taken

@@ -1,0 +1,178 @@
+"""Consumer groups over the wire, as a client without an SDK would use them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.raw_client import RawClient
+
+from flymq.testing import TestBroker, running_broker
+from flymq.wire.native.codec import encode_request
+from flymq.wire.native.messages import groups
+from flymq.wire.native.messages.fields import Message, PartitionRef, TopicPartitions
+from flymq.wire.native.messages.session import Done, ErrorAnswer
+from flymq.wire.native.messages.topics import AddPartitions, CreateTopic, DeleteTopic
+
+
+def ask(client: RawClient, request: Message) -> Any:
+    answer = client.ask(request)
+    assert not isinstance(answer, ErrorAnswer), f"{answer.code}: {answer.message}"
+    return answer
+
+
+def refused(client: RawClient, request: Message) -> str:
+    answer = client.ask(request)
+    assert isinstance(answer, ErrorAnswer), answer
+    return answer.code
+
+
+def join(client: RawClient, group: str = "readers", topics: tuple[str, ...] = ("orders",), **more: Any) -> Any:
+    return ask(client, groups.Subscribe(group=group, topics=list(topics), **more))
+
+
+def sync(client: RawClient, joined: groups.SubscribeAnswer, group: str = "readers") -> dict[str, list[int]]:
+    answer = ask(client, groups.Sync(group=group, member=joined.member, generation=joined.generation))
+    return {part.topic: list(part.partitions) for part in answer.partitions}
+
+
+def commit(client: RawClient, joined: groups.SubscribeAnswer, offset: int, group: str = "readers") -> Message:
+    return client.ask(
+        groups.Commit(
+            group=group,
+            offsets=[groups.OffsetToCommit("orders", 0, offset, metadata="seen")],
+            member=joined.member,
+            generation=joined.generation,
+        )
+    )
+
+
+def committed(client: RawClient, group: str = "readers") -> dict[tuple[str, int], int]:
+    answer = ask(client, groups.FetchOffsets(group=group))
+    return {(part.topic, part.partition): part.offset for part in answer.partitions}
+
+
+@pytest.fixture
+def orders(client: RawClient) -> RawClient:
+    ask(client, CreateTopic(topic="orders", partitions=4))
+    return client
+
+
+@pytest.fixture
+def second(flymq_broker: TestBroker) -> Any:
+    other = RawClient(flymq_broker.port)
+    other.socket.settimeout(20)
+    yield other
+    other.close()
+
+
+def test_a_lonely_member_gets_every_partition_and_commits(orders: RawClient) -> None:
+    joined = join(orders)
+    assert joined.generation == 1
+    assert sync(orders, joined) == {"orders": [0, 1, 2, 3]}
+    assert ask(orders, groups.Heartbeat(group="readers", member=joined.member, generation=1)) == Done()
+    assert commit(orders, joined, 7) == groups.CommitAnswer(partitions=[groups.OffsetCommitted("orders", 0)])
+    answer = ask(
+        orders, groups.FetchOffsets(group="readers", partitions=[PartitionRef("orders", 0), PartitionRef("orders", 1)])
+    )
+    assert answer.partitions == [
+        groups.CommittedOffset("orders", 0, 7, -1, "seen"),
+        groups.CommittedOffset("orders", 1),
+    ]
+
+
+def test_a_second_member_makes_the_group_share(orders: RawClient, second: RawClient) -> None:
+    first = join(orders)
+    sync(orders, first)
+    second.socket.sendall(encode_request(groups.Subscribe(group="readers", topics=["orders"])))
+    while refused_or_done(orders, first) != "REBALANCE_IN_PROGRESS":
+        pass
+    again = join(orders, member=first.member)
+    other = second.receive()
+    assert isinstance(other, groups.SubscribeAnswer)
+    assert again.generation == other.generation == 2
+    shares = [sync(orders, again)["orders"], sync(second, other)["orders"]]
+    assert sorted(shares[0] + shares[1]) == [0, 1, 2, 3]
+    assert len(shares[0]) == len(shares[1]) == 2
+
+
+def test_a_commit_from_an_ended_generation_is_refused_and_changes_nothing(orders: RawClient) -> None:
+    joined = join(orders)
+    sync(orders, joined)
+    commit(orders, joined, 3)
+    again = join(orders, member=joined.member, assignors=["roundrobin"])
+    assert again.generation == 2
+    answer = commit(orders, joined, 9)
+    assert isinstance(answer, ErrorAnswer)
+    assert answer.code == "STALE_GENERATION"
+    assert committed(orders) == {("orders", 0): 3}
+
+
+def test_nobody_commits_from_outside_while_the_group_has_members(orders: RawClient) -> None:
+    joined = join(orders)
+    outside = groups.Commit(group="readers", offsets=[groups.OffsetToCommit("orders", 0, 5)])
+    assert refused(orders, outside) == "UNKNOWN_MEMBER"
+    ask(orders, groups.Leave(group="readers", member=joined.member))
+    assert ask(orders, outside).partitions == [groups.OffsetCommitted("orders", 0)]
+
+
+def test_a_commit_names_the_partitions_that_are_not_there(orders: RawClient) -> None:
+    answer = ask(
+        orders,
+        groups.Commit(
+            group="readers",
+            offsets=[groups.OffsetToCommit("orders", 9, 1), groups.OffsetToCommit("orders", 1, 1)],
+        ),
+    )
+    assert [part.error and part.error.code for part in answer.partitions] == ["PARTITION_NOT_FOUND", None]
+    assert committed(orders) == {("orders", 1): 1}
+
+
+def test_new_partitions_are_shared_out(orders: RawClient) -> None:
+    joined = join(orders)
+    sync(orders, joined)
+    ask(orders, AddPartitions(topic="orders", partitions=6))
+    heartbeat = groups.Heartbeat(group="readers", member=joined.member, generation=joined.generation)
+    assert refused(orders, heartbeat) == "REBALANCE_IN_PROGRESS"
+    assert sync(orders, join(orders, member=joined.member)) == {"orders": [0, 1, 2, 3, 4, 5]}
+
+
+def test_the_offsets_of_a_deleted_topic_are_forgotten(orders: RawClient) -> None:
+    ask(orders, groups.Commit(group="readers", offsets=[groups.OffsetToCommit("orders", 0, 5)]))
+    ask(orders, DeleteTopic(topic="orders"))
+    ask(orders, CreateTopic(topic="orders", partitions=4))
+    assert committed(orders) == {}
+
+
+def test_members_go_on_after_a_restart_of_the_broker(tmp_path: Path) -> None:
+    with running_broker(data_dir=tmp_path) as broker:
+        client = RawClient(broker.port)
+        ask(client, CreateTopic(topic="orders", partitions=2))
+        joined = join(client)
+        assert sync(client, joined) == {"orders": [0, 1]}
+        commit(client, joined, 11)
+        client.close()
+    with running_broker(data_dir=tmp_path) as broker:
+        client = RawClient(broker.port)
+        assert committed(client) == {("orders", 0): 11}
+        assert ask(client, groups.Heartbeat(group="readers", member=joined.member, generation=1)) == Done()
+        assert sync(client, joined) == {"orders": [0, 1]}
+        assert isinstance(commit(client, joined, 12), groups.CommitAnswer)
+        client.close()
+
+
+def test_a_member_that_assigns_by_itself_is_told_of_everybody(orders: RawClient) -> None:
+    joined = join(orders, assignors=["by-mood"], user_data=b"cheerful")
+    assert joined.assigns
+    [member] = joined.members
+    assert (member.member, member.topics, bytes(member.user_data)) == (joined.member, ["orders"], b"cheerful")
+    share = groups.MemberAssignment(joined.member, [TopicPartitions("orders", [2])])
+    answer = ask(
+        orders,
+        groups.Sync(group="readers", member=joined.member, generation=joined.generation, assignments=[share]),
+    )
+    assert answer.partitions == [TopicPartitions("orders", [2])]
+
+
+def refused_or_done(client: RawClient, joined: groups.SubscribeAnswer) -> str:
+    answer = client.ask(groups.Heartbeat(group="readers", member=joined.member, generation=joined.generation))
+    return answer.code if isinstance(answer, ErrorAnswer) else ""
