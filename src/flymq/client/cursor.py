@@ -116,7 +116,7 @@ class Handout:
         for record in self._rest:
             if cursor.version != version:
                 return
-            offset = record[2]
+            offset = record.offset
             cursor.in_hand = offset
             cursor.position = offset + 1
             yield record

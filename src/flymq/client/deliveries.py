@@ -141,14 +141,15 @@ class Delivery:
 class BatchResult(Sequence[RecordMetadata]):
     """Where the records of one `produce_batch` call were written, in their order. Looked up when asked for."""
 
-    __slots__ = ("_pieces", "_placed")
+    __slots__ = ("_batches", "_chosen", "_placed")
 
-    def __init__(self, pieces: Sequence[tuple[Batch, Sequence[int]]]) -> None:
-        self._pieces = pieces  # each batch with the places its records had in the call
+    def __init__(self, chosen: Sequence[int | None], batches: Sequence[tuple[int | None, Batch]]) -> None:
+        self._chosen = chosen  # the partition asked for by each record
+        self._batches = batches  # those of one partition in the order of their records
         self._placed: list[tuple[Batch, int]] | None = None
 
     def __len__(self) -> int:
-        return sum(len(places) for _, places in self._pieces)
+        return len(self._chosen)
 
     @overload
     def __getitem__(self, index: int) -> RecordMetadata: ...
@@ -156,18 +157,22 @@ class BatchResult(Sequence[RecordMetadata]):
     def __getitem__(self, index: slice) -> list[RecordMetadata]: ...
     def __getitem__(self, index: int | slice) -> RecordMetadata | list[RecordMetadata]:
         if self._placed is None:
-            placed: list[Any] = [None] * len(self)
-            for batch, places in self._pieces:
-                for at, place in enumerate(places):
-                    placed[place] = (batch, at)
-            self._placed = placed
+            self._placed = self._place()
         if isinstance(index, slice):
             return [batch.metadata(at) for batch, at in self._placed[index]]
         batch, at = self._placed[index]
         return batch.metadata(at)
 
     def __repr__(self) -> str:
-        return f"<BatchResult of {len(self)} records in {len(self._pieces)} batches>"
+        return f"<BatchResult of {len(self)} records in {len(self._batches)} batches>"
+
+    def _place(self) -> list[tuple[Batch, int]]:
+        """Find the batch of each record, and its place there."""
+        places: dict[int | None, list[tuple[Batch, int]]] = {}
+        for partition, batch in self._batches:
+            places.setdefault(partition, []).extend((batch, at) for at in range(batch.count))
+        of_partition = {partition: iter(found) for partition, found in places.items()}
+        return [next(of_partition[partition]) for partition in self._chosen]
 
 
 def wait_for_batch(batch: Batch, timeout_s: float | None = None) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
+from operator import add
+from typing import Any, NamedTuple
 
 from flymq.client.accumulator import RECORD_OVERHEAD_BYTES, Accumulator, TopicQueues
 from flymq.client.deliveries import Batch
 from flymq.client.encryption import Cipher
-from flymq.client.partitioner import check_partition
+from flymq.client.partitioner import check_partition, partitions_for_keys
 from flymq.client.serializers import serialize
 from flymq.client.settings import ProducerConfig
 from flymq.record.partitioning import partition_for_key
@@ -19,16 +20,19 @@ from flymq.record.record import Header
 Headers = Iterable[tuple[str, bytes | str | None]]
 
 
-class Prepared:
-    """Records of one `produce_batch` call for one partition, cut into batches that the topic takes."""
+class Piece(NamedTuple):
+    """A batch of one `produce_batch` call that is still to be queued."""
 
-    __slots__ = ("partition", "places", "records", "size_bytes")
+    partition: int | None
+    records: list[Any]
+    size_bytes: int
 
-    def __init__(self, partition: int | None, records: list[Any], places: Sequence[int], size_bytes: int) -> None:
-        self.partition = partition
-        self.records = records
-        self.places = places  # where each record was in the call
-        self.size_bytes = size_bytes
+
+class Shares(NamedTuple):
+    """The records of one `produce_batch` call, shared out: the partition of each, and the batches of each partition."""
+
+    chosen: list[int | None]
+    pieces: list[Piece]
 
 
 class Intake:
@@ -71,23 +75,36 @@ class Intake:
             size += len(name) + len(content or b"") + 4
         return self._accumulator.add(topic, partition, record, size)
 
-    def prepare_batch(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> list[Prepared]:
+    def share_out(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> Shares:
         """Turn (key, value) pairs, or bare values, into batches. Works by whole lists: this is the fast way in."""
-        pairs = [message if type(message) is tuple else (None, message) for message in messages]
-        if self._is_plain:
-            records: list[Any] = [
-                (
-                    key if type(key) is bytes or key is None else serialize(None, key),
-                    value if type(value) is bytes else serialize(None, value),
-                )
-                for key, value in pairs
-            ]
-        else:
-            records = [self._record(key, value) for key, value in pairs]
+        records = self._records(messages)
         if partition is not None:
             check_partition(topic.name, partition, topic.partition_count)
-            return _cut(topic, partition, records, range(len(records)))
-        return self._share_out(topic, records)
+            return Shares([partition] * len(records), _cut(topic, partition, records))
+        chosen = self._choose_all(topic, records)
+        if chosen.count(None) == len(records):
+            return Shares(chosen, _cut(topic, None, records))
+        # One list for each partition, and the last for records that may go anywhere.
+        lists: list[list[Any]] = [[] for _ in range(topic.partition_count + 1)]
+        appends = [share.append for share in lists]
+        for at, record in zip(chosen, records, strict=True):
+            appends[-1 if at is None else at](record)
+        pieces = [piece for at, share in enumerate(lists[:-1]) for piece in _cut(topic, at, share)]
+        return Shares(chosen, pieces + _cut(topic, None, lists[-1]))
+
+    def _records(self, messages: Iterable[Any]) -> list[Any]:
+        if not self._is_plain:
+            pairs = [message if type(message) is tuple else (None, message) for message in messages]
+            return [self._record(key, value) for key, value in pairs]
+        # A pair that is bytes already is taken as it is.
+        return [
+            message
+            if type(message) is tuple
+            and type(message[1]) is bytes
+            and (type(message[0]) is bytes or message[0] is None)
+            else _plain_record(message)
+            for message in messages
+        ]
 
     def _record(self, key: Any, value: Any) -> tuple[Any, ...]:
         key_bytes, value_bytes, headers = self._to_bytes(key, value, None)
@@ -113,38 +130,36 @@ class Intake:
         partition = self._partitioner(topic.name, key, value, topic.partition_count)
         return None if partition is None else check_partition(topic.name, partition, topic.partition_count)
 
-    def _share_out(self, topic: TopicQueues, records: list[Any]) -> list[Prepared]:
-        count = topic.partition_count
+    def _choose_all(self, topic: TopicQueues, records: list[Any]) -> list[int | None]:
         if self._partitioner is not None:
-            chosen = [self._choose(topic, record[0], record[1]) for record in records]
-        else:
-            chosen = [None if record[0] is None else partition_for_key(record[0], count) for record in records]
-        shares: dict[int | None, tuple[list[Any], list[int]]] = {}
-        for place, partition in enumerate(chosen):
-            share = shares.get(partition)
-            if share is None:
-                share = shares[partition] = ([], [])
-            share[0].append(records[place])
-            share[1].append(place)
-        return [
-            piece
-            for partition, (share_records, places) in shares.items()
-            for piece in _cut(topic, partition, share_records, places)
-        ]
+            return [self._choose(topic, record[0], record[1]) for record in records]
+        return partitions_for_keys([record[0] for record in records], topic.partition_count)
 
 
-def _cut(topic: TopicQueues, partition: int | None, records: list[Any], places: Sequence[int]) -> list[Prepared]:
+def _plain_record(message: Any) -> tuple[Any, ...]:
+    if type(message) is not tuple:
+        return None, serialize(None, message)
+    key, value = message
+    return (
+        key.encode() if type(key) is str else serialize(None, key),
+        value if type(value) is bytes else serialize(None, value),
+    )
+
+
+def _cut(topic: TopicQueues, partition: int | None, records: list[Any]) -> list[Piece]:
     """Cut the records of one partition where a batch is full."""
-    ends = list(accumulate(map(_size, records)))
-    pieces: list[Prepared] = []
-    start = 0
+    ends = list(accumulate(_sizes(records)))
+    pieces: list[Piece] = []
+    start = before = 0
     while start < len(records):
-        before = ends[start - 1] if start else 0
         end = max(bisect_right(ends, before + topic.batch_bytes_max, lo=start), start + 1)
-        pieces.append(Prepared(partition, records[start:end], places[start:end], ends[end - 1] - before))
-        start = end
+        pieces.append(Piece(partition, records[start:end], ends[end - 1] - before))
+        start, before = end, ends[end - 1]
     return pieces
 
 
-def _size(record: tuple[Any, ...]) -> int:
-    return len(record[0] or b"") + len(record[1] or b"") + RECORD_OVERHEAD_BYTES
+def _sizes(records: list[Any]) -> Iterator[int]:
+    """Return about how many bytes each record takes in a batch, without a Python call for each of them."""
+    keys = map(len, [record[0] or b"" for record in records])
+    values = map(len, [record[1] or b"" for record in records])
+    return map(add, map(add, keys, values), repeat(RECORD_OVERHEAD_BYTES))

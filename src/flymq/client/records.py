@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from itertools import repeat
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from flymq.record.record import Header, Record
 
@@ -44,8 +44,12 @@ class RecordMetadata(int):
         return str(int(self))
 
 
-class ConsumerRecord(NamedTuple):
-    """One record that was read."""
+class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
+    """One record that was read.
+
+    A struct the garbage collector does not track: it cannot lead back to itself, and a reader has very many of them. A
+    named tuple takes five times as long to make.
+    """
 
     topic: str
     partition: int
@@ -54,17 +58,12 @@ class ConsumerRecord(NamedTuple):
     """Milliseconds since 1970."""
     key: Any
     value: Any
-    headers: Sequence[Header]
+    headers: Sequence[Header] = ()
 
 
-# A NamedTuple's own constructors run in Python; this one runs in C, three times as fast.
-_new_record = partial(tuple.__new__, ConsumerRecord)
-
-
-def consumer_records(topic: str, partition: int, records: Sequence[Record]) -> list[ConsumerRecord]:
-    """Return `records` as users see them. Works by columns, since this runs for every record read."""
-    if not records:
-        return []
-    keys, values, headers, timestamps, offsets = zip(*records, strict=True)
-    rows = zip(repeat(topic), repeat(partition), offsets, timestamps, keys, values, headers, strict=False)
-    return list(map(_new_record, rows))
+def consumer_records(topic: str, partition: int, records: Iterable[Record]) -> list[ConsumerRecord]:
+    """Return `records` as users see them. Runs for every record read: nothing but the constructor."""
+    return [
+        ConsumerRecord(topic, partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers)
+        for record in records
+    ]

@@ -72,7 +72,7 @@ class AsyncConsumer:
         self._fetcher = Fetcher(cluster, config)
         self._tasks = Tasks(self._task_failed)
         self._started: asyncio.Task[None] | None = None
-        self._is_stopping = False
+        self.is_stopping = False
         self.is_closed = False
         self._failure: FlyMQError | None = None
         self._taken: list[Handout] = []  # what the last poll put into the user's hands
@@ -97,18 +97,29 @@ class AsyncConsumer:
         while (handout := self.handout or await self.next_handout()) is not None:
             for record in handout:
                 yield record
-                if self._is_stopping:
+                if self.is_stopping:
                     return
             self.handout = None
 
     async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
         """Yield lists of records of one partition each, as they were fetched: the fastest way to read."""
-        while (handout := self.handout or await self.next_handout()) is not None:
+        while (records := await self.next_batch()) is not None:
+            yield records
+            if self.is_stopping:
+                return
+
+    async def next_batch(self) -> list[ConsumerRecord] | None:
+        """Wait for records of any partition and return all that came together; None after `stop`."""
+        records: list[ConsumerRecord] = []
+        while not records:
+            handout = self.handout or await self.next_handout()
+            if handout is None:
+                return None
             self.handout = None
-            if records := self._take(handout, len(handout)):
-                yield records
-                if self._is_stopping:
-                    return
+            self._release()
+            self._taken = [handout]
+            records = handout.take(len(handout))
+        return records
 
     async def poll(self, timeout_ms: float = 1000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return what is there, at most `max_records`; wait up to `timeout_ms` for the first."""
@@ -170,11 +181,6 @@ class AsyncConsumer:
             handout = self.handout or (None if len(records) >= limit else self._open_next())
         return records
 
-    def _take(self, handout: Handout, count: int) -> list[ConsumerRecord]:
-        self._release()
-        self._taken = [handout]
-        return handout.take(count)
-
     def _release(self) -> None:
         """The user is done with what was handed out: comes back for more, commits or closes."""
         for handout in self._taken:
@@ -187,7 +193,7 @@ class AsyncConsumer:
         """Wait for records of any partition; None after `stop`."""
         await self.start()
         self._release()
-        while not self._is_stopping:
+        while not self.is_stopping:
             if self._failure is not None:
                 raise self._failure
             self.handout = self._open_next()
@@ -339,7 +345,7 @@ class AsyncConsumer:
 
     def stop(self) -> None:
         """End iterations and polls after the current record, so that the consumer can be closed in peace."""
-        self._is_stopping = True
+        self.is_stopping = True
         self._fetcher.wake()
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.sender import Sender
 from flymq.client.deliveries import Batch, BatchResult, Delivery, OnDelivery, settled
 from flymq.client.encryption import Cipher
-from flymq.client.intake import Headers, Intake, Prepared
+from flymq.client.intake import Headers, Intake, Shares
 from flymq.client.records import RecordMetadata
 from flymq.client.settings import ProducerConfig
 
@@ -68,9 +68,9 @@ class AsyncProducer:
     async def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
         """Write many records, given as (key, value) pairs or as values, and return their places in the same order."""
         queues = self.sender.accumulator.topic(topic) or await self.sender.topic(topic)
-        prepared = self.intake.prepare_batch(queues, messages, partition)
+        shares = self.intake.share_out(queues, messages, partition)
         batches: list[Batch] = []
-        for piece in prepared:
+        for piece in shares.pieces:
             while True:
                 try:
                     batches.append(
@@ -79,7 +79,9 @@ class AsyncProducer:
                     break
                 except BufferFull:
                     await self._until_room(piece.size_bytes)
-        return await written(prepared, batches)
+        for batch in batches:
+            await settled(batch)
+        return batch_result(shares, batches)
 
     async def flush(self) -> None:
         """Send everything now and wait until it is written. Raises the first failure nobody has seen yet."""
@@ -107,18 +109,13 @@ class AsyncProducer:
         await room
 
 
-async def written(prepared: list[Prepared], batches: list[Batch]) -> BatchResult:
-    """Wait for batches; return where the records are, or raise the first error."""
-    for batch in batches:
-        await settled(batch)
-    return batch_result(prepared, batches)
-
-
-def batch_result(prepared: list[Prepared], batches: list[Batch]) -> BatchResult:
+def batch_result(shares: Shares, batches: list[Batch]) -> BatchResult:
     """Return where the records of settled batches are, or raise the first error."""
     errors = [batch.error for batch in batches if batch.error is not None]
     for batch in batches:
         batch.is_reported = True
     if errors:
         raise errors[0]
-    return BatchResult([(batch, piece.places) for piece, batch in zip(prepared, batches, strict=True)])
+    return BatchResult(
+        shares.chosen, [(piece.partition, batch) for piece, batch in zip(shares.pieces, batches, strict=True)]
+    )

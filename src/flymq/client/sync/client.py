@@ -1,0 +1,185 @@
+"""The client for code without an event loop: everything starts here."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Unpack
+
+from flymq.client.aio.admin import Settings
+from flymq.client.aio.client import AsyncFlyMQClient
+from flymq.client.aio.consumer import RebalanceListener
+from flymq.client.aio.membership import Assignor
+from flymq.client.deliveries import BatchResult
+from flymq.client.intake import Headers
+from flymq.client.metrics import ClientMetrics
+from flymq.client.records import ConsumerRecord, RecordMetadata
+from flymq.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from flymq.client.sync.admin import Admin
+from flymq.client.sync.consumer import Consumer
+from flymq.client.sync.loop import LoopThread
+from flymq.client.sync.producer import Producer
+from flymq.client.sync.transaction import Transaction
+from flymq.model.delivery import Isolation
+
+
+class FlyMQClient:
+    """A client of a FlyMQ broker or cluster. Threads may share one.
+
+    It connects when it is first used and connects again by itself. `bootstrap_servers` is "host:port", several of them
+    with commas, or a list; without it, the environment's FLYMQ_BOOTSTRAP or localhost:9092.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] | None = None, **settings: Unpack[ClientSettings]
+    ) -> None:
+        self._client = AsyncFlyMQClient(bootstrap_servers, **settings)
+        self._loop = LoopThread.acquire()
+        self._producer: Producer | None = None
+        # A client that is dropped without `close` lets go of the loop at the latest when the program ends.
+        self._release = weakref.finalize(self, LoopThread.release)
+        self.admin = Admin(self._loop, self._client.admin)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Write one record and return its place, which is an int: the offset."""
+        return self.default_producer().produce(
+            topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+        )
+
+    def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
+        """Write many records, given as (key, value) pairs or as values; return their places in the same order."""
+        return self.default_producer().produce_batch(topic, messages, partition=partition)
+
+    def flush(self) -> None:
+        """Wait until everything handed over is written."""
+        self._loop.run(self._client.flush())
+
+    def producer(self, **settings: Unpack[ProducerSettings]) -> Producer:
+        """Return a producer with its own buffer and settings; what is not given is as in this client."""
+        return Producer(self._loop, self._loop.call(lambda: self._client.producer(**settings)))
+
+    def default_producer(self) -> Producer:
+        if self._producer is None or self._producer.is_closed:
+            self._producer = Producer(self._loop, self._loop.call(self._client.default_producer))
+        return self._producer
+
+    def transaction(self, transactional_id: str | None = None) -> Transaction:
+        """Return a transaction for `with`: committed at the end of the block, aborted when the block fails."""
+        return Transaction(self._loop, self._loop.call(lambda: self._client.transaction(transactional_id)))
+
+    def begin_transaction(self, transactional_id: str | None = None) -> Transaction:
+        """Begin a transaction that is ended by its `commit` or `abort`."""
+        return self.transaction(transactional_id).begin()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def consume(self, topic: str, offset: int = 0, *, partition: int = 0) -> ConsumerRecord:
+        """Return the record at one offset."""
+        return self._loop.run(self._client.consume(topic, offset, partition=partition))
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: int = 0,
+        *,
+        max_records: int | None = None,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> list[ConsumerRecord]:
+        """Return the records of a partition from `offset` on, as many as fit into `max_bytes`; empty at the end."""
+        return self._loop.run(
+            self._client.fetch(
+                topic,
+                partition,
+                offset,
+                max_records=max_records,
+                max_bytes=max_bytes,
+                max_wait_ms=max_wait_ms,
+                isolation=isolation,
+            )
+        )
+
+    def consumer(
+        self,
+        *topics: str,
+        group: str = "",
+        partitions: Iterable[int] | None = None,
+        listener: RebalanceListener | None = None,
+        custom_assignors: Sequence[Assignor] = (),
+        **settings: Unpack[ConsumerSettings],
+    ) -> Consumer:
+        """Return a consumer of these topics: of all their partitions, of those given, or of a group's share."""
+        consumer = self._loop.call(
+            lambda: self._client.consumer(
+                *topics,
+                group=group,
+                partitions=partitions,
+                listener=listener,
+                custom_assignors=custom_assignors,
+                **settings,
+            )
+        )
+        return Consumer(self._loop, consumer)
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        settings: Settings | None = None,
+        *,
+        exist_ok: bool = False,
+    ) -> None:
+        """Create a topic; what is not given comes from the broker's defaults."""
+        self.admin.create_topic(name, partitions, replication_factor, settings, exist_ok=exist_ok)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and all its records."""
+        self.admin.delete_topic(name)
+
+    def list_topics(self) -> list[str]:
+        """Return the names of all topics."""
+        return [topic.name for topic in self.admin.list_topics()]
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Reach a broker now, or raise why none can be reached."""
+        self._loop.run(self._client.connect())
+
+    def metrics(self) -> ClientMetrics:
+        """Return connections, request latency, errors, retries and record counts as of now."""
+        return self._client.metrics()
+
+    def close(self) -> None:
+        """Write what is left, close producers and consumers, disconnect."""
+        if self._release.alive:
+            try:
+                self._loop.run(self._client.close())
+            finally:
+                self._release()
+
+    def __enter__(self) -> FlyMQClient:
+        self.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

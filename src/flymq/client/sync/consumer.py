@@ -1,0 +1,155 @@
+"""Read records from code without an event loop. Fetching, heartbeats and commits go on in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+
+from flymq.client.aio.consumer import AsyncConsumer
+from flymq.client.aio.processing import Handler
+from flymq.client.records import ConsumerRecord
+from flymq.client.sync.loop import LoopThread
+from flymq.model.errors import UnreadableRecord
+from flymq.model.names import TopicPartition
+
+
+class Consumer:
+    """Reads topics. Iterate it record by record, or take lists with `poll` and `batches`. For one thread at a time."""
+
+    def __init__(self, loop: LoopThread, consumer: AsyncConsumer) -> None:
+        self._loop = loop
+        self._consumer = consumer
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Yield records until `stop`. May be left and entered again: nothing is lost or repeated."""
+        consumer = self._consumer
+        while (handout := consumer.handout or self._loop.run(consumer.next_handout())) is not None:
+            for record in handout:
+                yield record
+                if consumer.is_stopping:
+                    return
+            consumer.handout = None
+
+    def batches(self) -> Iterator[list[ConsumerRecord]]:
+        """Yield lists of records of one partition each, as they were fetched: the fastest way to read."""
+        while (records := self._loop.run(self._consumer.next_batch())) is not None:
+            yield records
+            if self._consumer.is_stopping:
+                return
+
+    def poll(self, timeout_ms: float = 1000, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Return what is there, at most `max_records`; wait up to `timeout_ms` for the first."""
+        return self._loop.run(self._consumer.poll(timeout_ms, max_records))
+
+    def process(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 8,
+        order_by: str = "key",
+        retries: int = 3,
+        retry_backoff_ms: int = 100,
+        dead_letter_topic: str | None = None,
+    ) -> None:
+        """Work on records in parallel, in threads, until `stop` is called from another thread or a handler.
+
+        Records of one key, or one partition (`order_by`), are worked on in order. A handler that fails is called again
+        up to `retries` times; then the record goes to the dead-letter topic, or without one the error ends the work.
+        """
+        self._loop.run(
+            self._consumer.process(
+                handler,
+                concurrency=concurrency,
+                order_by=order_by,
+                retries=retries,
+                retry_backoff_ms=retry_backoff_ms,
+                dead_letter_topic=dead_letter_topic,
+            )
+        )
+
+    def skip(self, error: UnreadableRecord) -> None:
+        """Go on after a record that could not be read."""
+        self._loop.call(lambda: self._consumer.skip(error))
+
+    # --- where to read ----------------------------------------------------------------------------------------------
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions this consumer reads now."""
+        return self._loop.call(self._consumer.assignment)
+
+    def position(self, topic: str, partition: int) -> int:
+        """Return the offset of the next record the user gets."""
+        return self._consumer.position(topic, partition)
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Return how many records are still to come of each partition, as of its last fetch."""
+        return self._loop.call(self._consumer.lag)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on with the record at `offset`."""
+        self._loop.run(self._consumer.seek(topic, partition, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go back to the oldest record of these partitions, or of all."""
+        self._loop.run(self._consumer.seek_to_beginning(*partitions))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go to where the next record will be written."""
+        self._loop.run(self._consumer.seek_to_end(*partitions))
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go to the first record at or after a time; to the end where there is none."""
+        self._loop.run(self._consumer.seek_to_time(timestamp_ms, *partitions))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions, or of any, until `resume`."""
+        self._loop.call(lambda: self._consumer.pause(*partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._loop.call(lambda: self._consumer.resume(*partitions))
+
+    def paused(self) -> list[TopicPartition]:
+        return self._loop.call(self._consumer.paused)
+
+    # --- committing -------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Save how far the group has read: everything handed out so far, or the next offsets to read given."""
+        self._loop.run(self._consumer.commit(offsets))
+
+    def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """Return the group's committed offsets; partitions without one are left out."""
+        return self._loop.run(self._consumer.committed(*partitions))
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to read ahead. Reading starts by itself; call this to be sure of the partitions before."""
+        self._loop.run(self._consumer.start())
+
+    def stop(self) -> None:
+        """End iterations and polls after the current record. May be called from any thread or signal handler."""
+        self._loop.post(self._consumer.stop)
+
+    def close(self) -> None:
+        """Commit what was handed out, if commits are automatic; leave the group; stop."""
+        self._loop.run(self._consumer.close())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._consumer.is_closed
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._consumer.is_stopping
+
+    def __enter__(self) -> Consumer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.run(self._consumer.__aexit__(kind, error, traceback))

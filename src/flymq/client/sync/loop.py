@@ -1,0 +1,105 @@
+"""The one background thread on which all blocking clients of a process run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, ClassVar, TypeVar
+
+from flymq.model.errors import ClientClosed, InvalidSetting
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread. It starts with the first client and ends with the last."""
+
+    _shared: ClassVar[LoopThread | None] = None
+    _users: ClassVar[int] = 0
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="flymq client", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def acquire(cls) -> LoopThread:
+        with cls._guard:
+            if cls._shared is None:
+                cls._shared = cls()
+            cls._users += 1
+            return cls._shared
+
+    @classmethod
+    def release(cls) -> None:
+        with cls._guard:
+            cls._users -= 1
+            if cls._users > 0 or cls._shared is None:
+                return
+            shared, cls._shared = cls._shared, None
+        shared._stop()
+
+    @classmethod
+    def forget_after_fork(cls) -> None:
+        """A forked child has the memory but not the thread: its first client starts another."""
+        cls._shared = None
+        cls._users = 0
+        cls._guard = threading.Lock()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result. An interrupt cancels it."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise InvalidSetting(
+                "a blocking call from a callback of the client would wait for itself",
+                hint="Callbacks must not block; hand the work to another thread.",
+            )
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # the loop has ended
+            work.close()
+            raise ClientClosed from None
+        try:
+            return future.result()
+        except CancelledError:
+            raise ClientClosed("the client was closed while this call waited") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function on the loop and wait for its result."""
+
+        async def work() -> T:
+            return function()
+
+        return self.run(work())
+
+    def post(self, function: Callable[..., Any], *args: Any) -> None:
+        """Run a function on the loop some time soon."""
+        self._loop.call_soon_threadsafe(function, *args)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _stop(self) -> None:
+        if threading.current_thread() is self._thread:  # the last client was collected here: it cannot wait for itself
+            self._loop.stop()
+            return
+
+        async def finish() -> None:
+            await self._loop.shutdown_asyncgens()
+            await self._loop.shutdown_default_executor()
+
+        self.run(finish())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+os.register_at_fork(after_in_child=LoopThread.forget_after_fork)
