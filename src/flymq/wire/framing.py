@@ -1,0 +1,131 @@
+"""Cut a byte stream into frames that say their length first. No I/O here: bytes in, frames out.
+
+Made for `asyncio.BufferedProtocol`: the socket writes into `get_buffer()` and `buffer_updated(n)` yields the frames
+that are complete. They are views, not copies:
+
+* A frame that arrives whole is a view of the scratch memory. All connections of one loop share one scratch, since a
+  loop reads one socket at a time; so an idle connection holds no buffer, and the view is valid only until control
+  returns to the loop. Whoever needs the frame longer copies it (`keep`).
+* A frame cut by the end of a read moves to memory of its own, into which the rest is received directly. That memory is
+  never used again, so its view may be kept.
+
+A protocol says how long its header is, what it tells (`body_length`), and what a frame is to its readers (`frame`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+FrameT = TypeVar("FrameT")
+
+SCRATCH_BYTES = 256 << 10
+
+
+class StreamCutter(Generic[FrameT]):
+    """The receiving half of one connection.
+
+    Frames are yielded up to the place where the stream breaks; then the error is raised. After that the place of the
+    next frame is unknown, so the connection must close.
+    """
+
+    __slots__ = ("_body", "_head", "_header_size", "_need", "_scratch", "_used")
+
+    def __init__(self, scratch: bytearray | None, header_size: int) -> None:
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
+        assert len(self._scratch) > header_size
+        self._header_size = header_size
+        self._head = b""  # the beginning of a header, when a read ended within it
+        self._body: memoryview | None = None  # the frame that a read ended within
+        self._used = 0  # bytes of it that are there
+        self._need = 0  # bytes of it when it is whole, header included
+
+    # --- what a protocol says
+
+    def body_length(self, buffer: memoryview, position: int) -> int:
+        """Return how many bytes follow the header at `position`, or raise what is wrong with it."""
+        raise NotImplementedError
+
+    def frame(self, buffer: memoryview, start: int, end: int) -> FrameT:
+        """Return the frame that lies, with its header, in these bytes."""
+        raise NotImplementedError
+
+    def check_head(self, head: bytes) -> None:
+        """Refuse the beginning of a header that can be none, without waiting for the rest."""
+
+    # --- receive
+
+    def get_buffer(self) -> memoryview:
+        """Return the memory the next bytes belong into; never empty."""
+        if self._body is not None:
+            return self._body[self._used :]
+        head = self._head
+        if not head:
+            return self._scratch
+        self._scratch[: len(head)] = head
+        return self._scratch[len(head) :]
+
+    def buffer_updated(self, count: int) -> Iterator[FrameT]:
+        """Take the `count` bytes just received and yield the frames they complete. Iterate to the end."""
+        if self._body is not None:
+            return self._continue_body(count)
+        end = len(self._head) + count
+        self._head = b""
+        return self._cut(end)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[FrameT]:
+        """Take bytes that were received elsewhere and yield the frames they complete. Iterate to the end."""
+        rest = memoryview(data)
+        while rest:
+            room = self.get_buffer()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            yield from self.buffer_updated(count)
+            rest = rest[count:]
+
+    def keep(self, view: memoryview) -> memoryview:
+        """Return a part of a frame that stays valid: itself if it has its own memory, else a copy."""
+        return memoryview(bytes(view)) if view.obj is self._scratch.obj else view
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by a frame that is not complete yet."""
+        return 0 if self._body is None else len(self._body)
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether the stream may end here without cutting a frame."""
+        return self._body is None and not self._head
+
+    def _cut(self, end: int) -> Iterator[FrameT]:
+        scratch, header_size = self._scratch, self._header_size
+        position = 0
+        while end - position >= header_size:
+            size = header_size + self.body_length(scratch, position)
+            if position + size > end:
+                self._start_body(position, end, size)
+                return
+            start, position = position, position + size
+            yield self.frame(scratch, start, position)
+        if position < end:
+            self._head = bytes(scratch[position:end])
+            self.check_head(self._head)
+
+    def _start_body(self, position: int, end: int, need: int) -> None:
+        used = end - position
+        # The length is only a claim: memory grows with what really arrives, at most doubling.
+        body = memoryview(bytearray(min(need, max(2 * used, len(self._scratch)))))
+        body[:used] = self._scratch[position:end]
+        self._body, self._used, self._need = body, used, need
+
+    def _continue_body(self, count: int) -> Iterator[FrameT]:
+        body = self._body
+        assert body is not None
+        self._used += count
+        if self._used == self._need:
+            self._body = None
+            yield self.frame(body, 0, self._need)
+        elif self._used == len(body):
+            # A new piece of memory, since the loop still holds a view of the old one and forbids to resize it.
+            self._body = memoryview(bytearray(min(self._need, 2 * self._used)))
+            self._body[: self._used] = body

@@ -1,0 +1,1 @@
+"""The Kafka protocol without I/O: requests out of bytes, responses into them."""

@@ -1,0 +1,111 @@
+"""Which requests there are, and which versions of each are served: what ApiVersions tells, no more and no less.
+
+The versions are those of one Kafka release line (4.0) as far as FlyMQ means the same by them. Left out on purpose: what
+brokers say to each other, and versions whose meaning FlyMQ does not have, such as transactions that begin by themselves
+(Produce 12, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Api(IntEnum):
+    """The number in front of each request."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+class Versions(NamedTuple):
+    """From the first to the last one served, both included."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+CODECS: dict[Api, Versions] = {
+    Api.PRODUCE: Versions(3, 11),
+    Api.FETCH: Versions(4, 17),
+    Api.LIST_OFFSETS: Versions(1, 10),
+    Api.METADATA: Versions(0, 13),
+    Api.OFFSET_COMMIT: Versions(2, 9),
+    Api.OFFSET_FETCH: Versions(1, 9),
+    Api.FIND_COORDINATOR: Versions(0, 6),
+    Api.JOIN_GROUP: Versions(0, 9),
+    Api.HEARTBEAT: Versions(0, 4),
+    Api.LEAVE_GROUP: Versions(0, 5),
+    Api.SYNC_GROUP: Versions(0, 5),
+    Api.DESCRIBE_GROUPS: Versions(0, 6),
+    Api.LIST_GROUPS: Versions(0, 5),
+    Api.SASL_HANDSHAKE: Versions(0, 1),
+    Api.API_VERSIONS: Versions(0, 4),
+    Api.CREATE_TOPICS: Versions(2, 7),
+    Api.DELETE_TOPICS: Versions(1, 6),
+    Api.DELETE_RECORDS: Versions(0, 2),
+    Api.INIT_PRODUCER_ID: Versions(0, 5),
+    Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4),
+    Api.ADD_PARTITIONS_TO_TXN: Versions(0, 3),
+    Api.ADD_OFFSETS_TO_TXN: Versions(0, 4),
+    Api.END_TXN: Versions(0, 4),
+    Api.TXN_OFFSET_COMMIT: Versions(0, 4),
+    Api.DESCRIBE_CONFIGS: Versions(1, 4),
+    Api.ALTER_CONFIGS: Versions(0, 2),
+    Api.DESCRIBE_LOG_DIRS: Versions(1, 4),
+    Api.SASL_AUTHENTICATE: Versions(0, 2),
+    Api.CREATE_PARTITIONS: Versions(0, 3),
+    Api.DELETE_GROUPS: Versions(0, 2),
+    Api.ELECT_LEADERS: Versions(0, 2),
+    Api.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1),
+    Api.OFFSET_DELETE: Versions(0, 0),
+    Api.DESCRIBE_CLUSTER: Versions(0, 2),
+    Api.DESCRIBE_PRODUCERS: Versions(0, 0),
+    Api.DESCRIBE_TRANSACTIONS: Versions(0, 0),
+    Api.LIST_TRANSACTIONS: Versions(0, 1),
+    Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
+    Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
+    Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
+}
+"""The versions the codecs know. A gateway may serve fewer requests, never other versions."""

@@ -1,0 +1,66 @@
+"""Messages to bytes and back, by the generated modules, each loaded when its request comes for the first time.
+
+The other end's mistakes become named errors, never anything else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from struct import error as StructError  # noqa: N812
+from typing import Any, Protocol
+
+from flymq.model.errors import InvalidRequest
+from flymq.wire.kafka.apis import Api
+from flymq.wire.kafka.framing import RESPONSE_HEAD_SIZE, seal_response
+from flymq.wire.kafka.values import CompactReader, CompactWriter, Reader, Writer
+
+
+class Messages(Protocol):
+    """What every module of `messages` has."""
+
+    COMPACT_FROM: int
+
+    def parse_request(self, reader: Reader, version: int, /) -> Any: ...
+
+    def encode_response(self, writer: Writer, value: Any, version: int, /) -> None: ...
+
+
+@cache
+def messages_of(api: int) -> Messages:
+    """Return the module of a request."""
+    module: Any = import_module(f"flymq.wire.kafka.messages.{Api(api).name.lower()}")
+    return module  # type: ignore[no-any-return]
+
+
+def parse_request(api: int, version: int, request: memoryview, head_size: int) -> Any:
+    """Return the request whose body begins after `head_size` bytes. Record batches in it are views of `request`."""
+    messages = messages_of(api)
+    try:
+        if version < messages.COMPACT_FROM:
+            return messages.parse_request(Reader(request, head_size), version)
+        reader = CompactReader(request, head_size)
+        reader.end()
+        return messages.parse_request(reader, version)
+    except (StructError, IndexError):
+        raise InvalidRequest(f"{Api(api).name} version {version}: the request ends too early") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{Api(api).name} version {version}: a string is not UTF-8") from None
+
+
+def begin_response(api: int, version: int) -> Writer:
+    """Return a response with room for its head, which `seal_response` writes at the end."""
+    if version < messages_of(api).COMPACT_FROM:
+        return Writer(RESPONSE_HEAD_SIZE)
+    writer = CompactWriter(RESPONSE_HEAD_SIZE)
+    if api != Api.API_VERSIONS:
+        writer.end()
+    return writer
+
+
+def encode_response(api: int, version: int, correlation_id: int, response: Any) -> bytearray:
+    """Return the bytes of a response, its length in front."""
+    writer = begin_response(api, version)
+    messages_of(api).encode_response(writer, response, version)
+    seal_response(writer, correlation_id)
+    return writer

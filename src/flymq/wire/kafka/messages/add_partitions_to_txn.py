@@ -1,0 +1,85 @@
+"""AddPartitionsToTxn, versions 0 to 3. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 3
+_QH = Struct(">qh")
+_IH = Struct(">ih")
+_I = Struct(">i")
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnTopic:
+    name: str = ""
+    partitions: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnRequest:
+    transactional_id: str = ""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    topics: list[AddPartitionsToTxnTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnPartitionResult:
+    partition_index: int = 0
+    partition_error_code: int = 0
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnTopicResult:
+    name: str = ""
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnResponse:
+    throttle_time_ms: int = 0
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(default_factory=list)
+
+
+def _parse_add_partitions_to_txn_topic(reader: Reader, _version: int) -> AddPartitionsToTxnTopic:
+    name = reader.string()
+    partitions = reader.int32s()
+    reader.end()
+    return AddPartitionsToTxnTopic(name, partitions)
+
+
+def parse_request(reader: Reader, version: int) -> AddPartitionsToTxnRequest:
+    transactional_id = reader.string()
+    producer_id, producer_epoch = reader.unpack(_QH)
+    topics = [_parse_add_partitions_to_txn_topic(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return AddPartitionsToTxnRequest(transactional_id, producer_id, producer_epoch, topics)
+
+
+def _encode_add_partitions_to_txn_partition_result(
+    writer: Writer, value: AddPartitionsToTxnPartitionResult, _version: int
+) -> None:
+    writer += _IH.pack(value.partition_index, value.partition_error_code)
+    writer.end()
+
+
+def _encode_add_partitions_to_txn_topic_result(
+    writer: Writer, value: AddPartitionsToTxnTopicResult, version: int
+) -> None:
+    writer.string(value.name)
+    writer.amount(value.results_by_partition)
+    for add_partitions_to_txn_partition_result in value.results_by_partition:
+        _encode_add_partitions_to_txn_partition_result(writer, add_partitions_to_txn_partition_result, version)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: AddPartitionsToTxnResponse, version: int) -> None:
+    writer += _I.pack(value.throttle_time_ms)
+    writer.amount(value.results_by_topic_v3_and_below)
+    for add_partitions_to_txn_topic_result in value.results_by_topic_v3_and_below:
+        _encode_add_partitions_to_txn_topic_result(writer, add_partitions_to_txn_topic_result, version)
+    writer.end()

@@ -1,0 +1,85 @@
+"""AlterConfigs, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 2
+_B = Struct(">b")
+_T = Struct(">?")
+_H = Struct(">h")
+_I = Struct(">i")
+
+
+@dataclass(slots=True)
+class AlterableConfig:
+    name: str = ""
+    value: str | None = None
+
+
+@dataclass(slots=True)
+class AlterConfigsResource:
+    resource_type: int = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterConfigsRequest:
+    resources: list[AlterConfigsResource] = field(default_factory=list)
+    validate_only: bool = False
+
+
+@dataclass(slots=True)
+class AlterConfigsResourceResponse:
+    error_code: int = 0
+    error_message: str | None = None
+    resource_type: int = 0
+    resource_name: str = ""
+
+
+@dataclass(slots=True)
+class AlterConfigsResponse:
+    throttle_time_ms: int = 0
+    responses: list[AlterConfigsResourceResponse] = field(default_factory=list)
+
+
+def _parse_alterable_config(reader: Reader, _version: int) -> AlterableConfig:
+    name = reader.string()
+    value = reader.nullable_string()
+    reader.end()
+    return AlterableConfig(name, value)
+
+
+def _parse_alter_configs_resource(reader: Reader, version: int) -> AlterConfigsResource:
+    (resource_type,) = reader.unpack(_B)
+    resource_name = reader.string()
+    configs = [_parse_alterable_config(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return AlterConfigsResource(resource_type, resource_name, configs)
+
+
+def parse_request(reader: Reader, version: int) -> AlterConfigsRequest:
+    resources = [_parse_alter_configs_resource(reader, version) for _ in range(reader.count())]
+    (validate_only,) = reader.unpack(_T)
+    reader.end()
+    return AlterConfigsRequest(resources, validate_only)
+
+
+def _encode_alter_configs_resource_response(writer: Writer, value: AlterConfigsResourceResponse, _version: int) -> None:
+    writer += _H.pack(value.error_code)
+    writer.nullable_string(value.error_message)
+    writer += _B.pack(value.resource_type)
+    writer.string(value.resource_name)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: AlterConfigsResponse, version: int) -> None:
+    writer += _I.pack(value.throttle_time_ms)
+    writer.amount(value.responses)
+    for alter_configs_resource_response in value.responses:
+        _encode_alter_configs_resource_response(writer, alter_configs_resource_response, version)
+    writer.end()

@@ -1,0 +1,104 @@
+"""DescribeProducers, version 0. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 0
+_QIIQIQ = Struct(">qiiqiq")
+_IH = Struct(">ih")
+_I = Struct(">i")
+
+
+@dataclass(slots=True)
+class TopicRequest:
+    name: str = ""
+    partition_indexes: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeProducersRequest:
+    topics: list[TopicRequest] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProducerState:
+    producer_id: int = 0
+    producer_epoch: int = 0
+    last_sequence: int = -1
+    last_timestamp: int = -1
+    coordinator_epoch: int = 0
+    current_txn_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class PartitionResponse:
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+    active_producers: list[ProducerState] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TopicResponse:
+    name: str = ""
+    partitions: list[PartitionResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DescribeProducersResponse:
+    throttle_time_ms: int = 0
+    topics: list[TopicResponse] = field(default_factory=list)
+
+
+def _parse_topic_request(reader: Reader, _version: int) -> TopicRequest:
+    name = reader.string()
+    partition_indexes = reader.int32s()
+    reader.end()
+    return TopicRequest(name, partition_indexes)
+
+
+def parse_request(reader: Reader, version: int) -> DescribeProducersRequest:
+    topics = [_parse_topic_request(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return DescribeProducersRequest(topics)
+
+
+def _encode_producer_state(writer: Writer, value: ProducerState, _version: int) -> None:
+    writer += _QIIQIQ.pack(
+        value.producer_id,
+        value.producer_epoch,
+        value.last_sequence,
+        value.last_timestamp,
+        value.coordinator_epoch,
+        value.current_txn_start_offset,
+    )
+    writer.end()
+
+
+def _encode_partition_response(writer: Writer, value: PartitionResponse, version: int) -> None:
+    writer += _IH.pack(value.partition_index, value.error_code)
+    writer.nullable_string(value.error_message)
+    writer.amount(value.active_producers)
+    for producer_state in value.active_producers:
+        _encode_producer_state(writer, producer_state, version)
+    writer.end()
+
+
+def _encode_topic_response(writer: Writer, value: TopicResponse, version: int) -> None:
+    writer.string(value.name)
+    writer.amount(value.partitions)
+    for partition_response in value.partitions:
+        _encode_partition_response(writer, partition_response, version)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: DescribeProducersResponse, version: int) -> None:
+    writer += _I.pack(value.throttle_time_ms)
+    writer.amount(value.topics)
+    for topic_response in value.topics:
+        _encode_topic_response(writer, topic_response, version)
+    writer.end()

@@ -1,0 +1,62 @@
+"""ListTransactions, versions 0 to 1. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 0
+_Q = Struct(">q")
+_IH = Struct(">ih")
+
+
+@dataclass(slots=True)
+class ListTransactionsRequest:
+    state_filters: list[str] = field(default_factory=list)
+    producer_id_filters: list[int] = field(default_factory=list)
+    duration_filter: int = -1
+
+
+@dataclass(slots=True)
+class TransactionState:
+    transactional_id: str = ""
+    producer_id: int = 0
+    transaction_state: str = ""
+
+
+@dataclass(slots=True)
+class ListTransactionsResponse:
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    unknown_state_filters: list[str] = field(default_factory=list)
+    transaction_states: list[TransactionState] = field(default_factory=list)
+
+
+def parse_request(reader: Reader, version: int) -> ListTransactionsRequest:
+    state_filters = [reader.string() for _ in range(reader.count())]
+    producer_id_filters = [reader.unpack(_Q)[0] for _ in range(reader.count())]
+    duration_filter = -1
+    if version >= 1:
+        (duration_filter,) = reader.unpack(_Q)
+    reader.end()
+    return ListTransactionsRequest(state_filters, producer_id_filters, duration_filter)
+
+
+def _encode_transaction_state(writer: Writer, value: TransactionState, _version: int) -> None:
+    writer.string(value.transactional_id)
+    writer += _Q.pack(value.producer_id)
+    writer.string(value.transaction_state)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: ListTransactionsResponse, version: int) -> None:
+    writer += _IH.pack(value.throttle_time_ms, value.error_code)
+    writer.amount(value.unknown_state_filters)
+    for one_string in value.unknown_state_filters:
+        writer.string(one_string)
+    writer.amount(value.transaction_states)
+    for transaction_state in value.transaction_states:
+        _encode_transaction_state(writer, transaction_state, version)
+    writer.end()

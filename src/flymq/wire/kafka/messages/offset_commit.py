@@ -1,0 +1,114 @@
+"""OffsetCommit, versions 2 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 8
+_IQ = Struct(">iq")
+_I = Struct(">i")
+_Q = Struct(">q")
+_IH = Struct(">ih")
+
+
+@dataclass(slots=True)
+class OffsetCommitRequestPartition:
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = None
+
+
+@dataclass(slots=True)
+class OffsetCommitRequestTopic:
+    name: str = ""
+    partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetCommitRequest:
+    group_id: str = ""
+    generation_id_or_member_epoch: int = -1
+    member_id: str = ""
+    retention_time_ms: int = -1
+    group_instance_id: str | None = None
+    topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetCommitResponsePartition:
+    partition_index: int = 0
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class OffsetCommitResponseTopic:
+    name: str = ""
+    partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetCommitResponse:
+    throttle_time_ms: int = 0
+    topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
+
+
+def _parse_offset_commit_request_partition(reader: Reader, version: int) -> OffsetCommitRequestPartition:
+    partition_index, committed_offset = reader.unpack(_IQ)
+    committed_leader_epoch = -1
+    if version >= 6:
+        (committed_leader_epoch,) = reader.unpack(_I)
+    committed_metadata = reader.nullable_string()
+    reader.end()
+    return OffsetCommitRequestPartition(partition_index, committed_offset, committed_leader_epoch, committed_metadata)
+
+
+def _parse_offset_commit_request_topic(reader: Reader, version: int) -> OffsetCommitRequestTopic:
+    name = reader.string()
+    partitions = [_parse_offset_commit_request_partition(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return OffsetCommitRequestTopic(name, partitions)
+
+
+def parse_request(reader: Reader, version: int) -> OffsetCommitRequest:
+    group_id = reader.string()
+    (generation_id_or_member_epoch,) = reader.unpack(_I)
+    member_id = reader.string()
+    retention_time_ms = -1
+    if version <= 4:
+        (retention_time_ms,) = reader.unpack(_Q)
+    group_instance_id: str | None = None
+    if version >= 7:
+        group_instance_id = reader.nullable_string()
+    topics = [_parse_offset_commit_request_topic(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return OffsetCommitRequest(
+        group_id, generation_id_or_member_epoch, member_id, retention_time_ms, group_instance_id, topics
+    )
+
+
+def _encode_offset_commit_response_partition(
+    writer: Writer, value: OffsetCommitResponsePartition, _version: int
+) -> None:
+    writer += _IH.pack(value.partition_index, value.error_code)
+    writer.end()
+
+
+def _encode_offset_commit_response_topic(writer: Writer, value: OffsetCommitResponseTopic, version: int) -> None:
+    writer.string(value.name)
+    writer.amount(value.partitions)
+    for offset_commit_response_partition in value.partitions:
+        _encode_offset_commit_response_partition(writer, offset_commit_response_partition, version)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: OffsetCommitResponse, version: int) -> None:
+    if version >= 3:
+        writer += _I.pack(value.throttle_time_ms)
+    writer.amount(value.topics)
+    for offset_commit_response_topic in value.topics:
+        _encode_offset_commit_response_topic(writer, offset_commit_response_topic, version)
+    writer.end()

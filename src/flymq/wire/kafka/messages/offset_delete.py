@@ -1,0 +1,92 @@
+"""OffsetDelete, version 0. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 1
+_I = Struct(">i")
+_IH = Struct(">ih")
+_HI = Struct(">hi")
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequestPartition:
+    partition_index: int = 0
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequestTopic:
+    name: str = ""
+    partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequest:
+    group_id: str = ""
+    topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponsePartition:
+    partition_index: int = 0
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponseTopic:
+    name: str = ""
+    partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponse:
+    error_code: int = 0
+    throttle_time_ms: int = 0
+    topics: list[OffsetDeleteResponseTopic] = field(default_factory=list)
+
+
+def _parse_offset_delete_request_partition(reader: Reader, _version: int) -> OffsetDeleteRequestPartition:
+    (partition_index,) = reader.unpack(_I)
+    reader.end()
+    return OffsetDeleteRequestPartition(partition_index)
+
+
+def _parse_offset_delete_request_topic(reader: Reader, version: int) -> OffsetDeleteRequestTopic:
+    name = reader.string()
+    partitions = [_parse_offset_delete_request_partition(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return OffsetDeleteRequestTopic(name, partitions)
+
+
+def parse_request(reader: Reader, version: int) -> OffsetDeleteRequest:
+    group_id = reader.string()
+    topics = [_parse_offset_delete_request_topic(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return OffsetDeleteRequest(group_id, topics)
+
+
+def _encode_offset_delete_response_partition(
+    writer: Writer, value: OffsetDeleteResponsePartition, _version: int
+) -> None:
+    writer += _IH.pack(value.partition_index, value.error_code)
+    writer.end()
+
+
+def _encode_offset_delete_response_topic(writer: Writer, value: OffsetDeleteResponseTopic, version: int) -> None:
+    writer.string(value.name)
+    writer.amount(value.partitions)
+    for offset_delete_response_partition in value.partitions:
+        _encode_offset_delete_response_partition(writer, offset_delete_response_partition, version)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: OffsetDeleteResponse, version: int) -> None:
+    writer += _HI.pack(value.error_code, value.throttle_time_ms)
+    writer.amount(value.topics)
+    for offset_delete_response_topic in value.topics:
+        _encode_offset_delete_response_topic(writer, offset_delete_response_topic, version)
+    writer.end()

@@ -1,0 +1,199 @@
+"""OffsetFetch, versions 1 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 6
+_I = Struct(">i")
+_T = Struct(">?")
+_IQI = Struct(">iqi")
+_H = Struct(">h")
+_IQ = Struct(">iq")
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopics:
+    name: str = ""
+    partition_indexes: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestGroup:
+    group_id: str = ""
+    member_id: str | None = None
+    member_epoch: int = -1
+    topics: list[OffsetFetchRequestTopics] | None = None
+
+
+@dataclass(slots=True)
+class OffsetFetchRequestTopic:
+    name: str = ""
+    partition_indexes: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchRequest:
+    group_id: str = ""
+    topics: list[OffsetFetchRequestTopic] | None = None
+    groups: list[OffsetFetchRequestGroup] = field(default_factory=list)
+    require_stable: bool = False
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartitions:
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    metadata: str | None = None
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopics:
+    name: str = ""
+    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseGroup:
+    group_id: str = ""
+    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponsePartition:
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    metadata: str | None = None
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class OffsetFetchResponseTopic:
+    name: str = ""
+    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetFetchResponse:
+    throttle_time_ms: int = 0
+    topics: list[OffsetFetchResponseTopic] = field(default_factory=list)
+    error_code: int = 0
+    groups: list[OffsetFetchResponseGroup] = field(default_factory=list)
+
+
+def _parse_offset_fetch_request_topics(reader: Reader, _version: int) -> OffsetFetchRequestTopics:
+    name = reader.string()
+    partition_indexes = reader.int32s()
+    reader.end()
+    return OffsetFetchRequestTopics(name, partition_indexes)
+
+
+def _parse_offset_fetch_request_group(reader: Reader, version: int) -> OffsetFetchRequestGroup:
+    group_id = reader.string()
+    member_id: str | None = None
+    if version >= 9:
+        member_id = reader.nullable_string()
+    member_epoch = -1
+    if version >= 9:
+        (member_epoch,) = reader.unpack(_I)
+    topics = (
+        None
+        if (amount := reader.nullable_count()) < 0
+        else [_parse_offset_fetch_request_topics(reader, version) for _ in range(amount)]
+    )
+    reader.end()
+    return OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics)
+
+
+def _parse_offset_fetch_request_topic(reader: Reader, _version: int) -> OffsetFetchRequestTopic:
+    name = reader.string()
+    partition_indexes = reader.int32s()
+    reader.end()
+    return OffsetFetchRequestTopic(name, partition_indexes)
+
+
+def parse_request(reader: Reader, version: int) -> OffsetFetchRequest:
+    group_id = ""
+    if version <= 7:
+        group_id = reader.string()
+    topics: list[OffsetFetchRequestTopic] | None = None
+    if version <= 7:
+        topics = (
+            None
+            if (amount := reader.nullable_count()) < 0
+            else [_parse_offset_fetch_request_topic(reader, version) for _ in range(amount)]
+        )
+    groups: list[OffsetFetchRequestGroup] = []
+    if version >= 8:
+        groups = [_parse_offset_fetch_request_group(reader, version) for _ in range(reader.count())]
+    require_stable = False
+    if version >= 7:
+        (require_stable,) = reader.unpack(_T)
+    reader.end()
+    return OffsetFetchRequest(group_id, topics, groups, require_stable)
+
+
+def _encode_offset_fetch_response_partitions(
+    writer: Writer, value: OffsetFetchResponsePartitions, _version: int
+) -> None:
+    writer += _IQI.pack(value.partition_index, value.committed_offset, value.committed_leader_epoch)
+    writer.nullable_string(value.metadata)
+    writer += _H.pack(value.error_code)
+    writer.end()
+
+
+def _encode_offset_fetch_response_topics(writer: Writer, value: OffsetFetchResponseTopics, version: int) -> None:
+    writer.string(value.name)
+    writer.amount(value.partitions)
+    for offset_fetch_response_partitions in value.partitions:
+        _encode_offset_fetch_response_partitions(writer, offset_fetch_response_partitions, version)
+    writer.end()
+
+
+def _encode_offset_fetch_response_group(writer: Writer, value: OffsetFetchResponseGroup, version: int) -> None:
+    writer.string(value.group_id)
+    writer.amount(value.topics)
+    for offset_fetch_response_topics in value.topics:
+        _encode_offset_fetch_response_topics(writer, offset_fetch_response_topics, version)
+    writer += _H.pack(value.error_code)
+    writer.end()
+
+
+def _encode_offset_fetch_response_partition(writer: Writer, value: OffsetFetchResponsePartition, version: int) -> None:
+    writer += _IQ.pack(value.partition_index, value.committed_offset)
+    if version >= 5:
+        writer += _I.pack(value.committed_leader_epoch)
+    writer.nullable_string(value.metadata)
+    writer += _H.pack(value.error_code)
+    writer.end()
+
+
+def _encode_offset_fetch_response_topic(writer: Writer, value: OffsetFetchResponseTopic, version: int) -> None:
+    writer.string(value.name)
+    writer.amount(value.partitions)
+    for offset_fetch_response_partition in value.partitions:
+        _encode_offset_fetch_response_partition(writer, offset_fetch_response_partition, version)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: OffsetFetchResponse, version: int) -> None:
+    if version >= 3:
+        writer += _I.pack(value.throttle_time_ms)
+    if version <= 7:
+        writer.amount(value.topics)
+        for offset_fetch_response_topic in value.topics:
+            _encode_offset_fetch_response_topic(writer, offset_fetch_response_topic, version)
+    if 2 <= version <= 7:
+        writer += _H.pack(value.error_code)
+    if version >= 8:
+        writer.amount(value.groups)
+        for offset_fetch_response_group in value.groups:
+            _encode_offset_fetch_response_group(writer, offset_fetch_response_group, version)
+    writer.end()

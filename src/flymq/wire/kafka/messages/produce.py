@@ -1,0 +1,160 @@
+"""Produce, versions 3 to 11. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+from flymq.wire.kafka.values import Buffer, Reader, Writer
+
+COMPACT_FROM = 9
+_I = Struct(">i")
+_HI = Struct(">hi")
+_II = Struct(">ii")
+_IHQQ = Struct(">ihqq")
+_Q = Struct(">q")
+
+
+@dataclass(slots=True)
+class PartitionProduceData:
+    index: int = 0
+    records: Buffer | None = None
+
+
+@dataclass(slots=True)
+class TopicProduceData:
+    name: str = ""
+    partition_data: list[PartitionProduceData] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    transactional_id: str | None = None
+    acks: int = 0
+    timeout_ms: int = 0
+    topic_data: list[TopicProduceData] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LeaderIdAndEpoch:
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class NodeEndpoint:
+    node_id: int = 0
+    host: str = ""
+    port: int = 0
+    rack: str | None = None
+
+
+@dataclass(slots=True)
+class BatchIndexAndErrorMessage:
+    batch_index: int = 0
+    batch_index_error_message: str | None = None
+
+
+@dataclass(slots=True)
+class PartitionProduceResponse:
+    index: int = 0
+    error_code: int = 0
+    base_offset: int = 0
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: list[BatchIndexAndErrorMessage] = field(default_factory=list)
+    error_message: str | None = None
+    current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)
+
+
+@dataclass(slots=True)
+class TopicProduceResponse:
+    name: str = ""
+    partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProduceResponse:
+    responses: list[TopicProduceResponse] = field(default_factory=list)
+    throttle_time_ms: int = 0
+    node_endpoints: list[NodeEndpoint] = field(default_factory=list)
+
+
+def _parse_partition_produce_data(reader: Reader, _version: int) -> PartitionProduceData:
+    (index,) = reader.unpack(_I)
+    records = reader.records()
+    reader.end()
+    return PartitionProduceData(index, records)
+
+
+def _parse_topic_produce_data(reader: Reader, version: int) -> TopicProduceData:
+    name = reader.string()
+    partition_data = [_parse_partition_produce_data(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return TopicProduceData(name, partition_data)
+
+
+def parse_request(reader: Reader, version: int) -> ProduceRequest:
+    transactional_id = reader.nullable_string()
+    acks, timeout_ms = reader.unpack(_HI)
+    topic_data = [_parse_topic_produce_data(reader, version) for _ in range(reader.count())]
+    reader.end()
+    return ProduceRequest(transactional_id, acks, timeout_ms, topic_data)
+
+
+def _encode_leader_id_and_epoch(writer: Writer, value: LeaderIdAndEpoch, _version: int) -> None:
+    writer += _II.pack(value.leader_id, value.leader_epoch)
+    writer.end()
+
+
+def _encode_node_endpoint(writer: Writer, value: NodeEndpoint, _version: int) -> None:
+    writer += _I.pack(value.node_id)
+    writer.string(value.host)
+    writer += _I.pack(value.port)
+    writer.nullable_string(value.rack)
+    writer.end()
+
+
+def _encode_batch_index_and_error_message(writer: Writer, value: BatchIndexAndErrorMessage, _version: int) -> None:
+    writer += _I.pack(value.batch_index)
+    writer.nullable_string(value.batch_index_error_message)
+    writer.end()
+
+
+def _encode_partition_produce_response(writer: Writer, value: PartitionProduceResponse, version: int) -> None:
+    writer += _IHQQ.pack(value.index, value.error_code, value.base_offset, value.log_append_time_ms)
+    if version >= 5:
+        writer += _Q.pack(value.log_start_offset)
+    if version >= 8:
+        writer.amount(value.record_errors)
+        for batch_index_and_error_message in value.record_errors:
+            _encode_batch_index_and_error_message(writer, batch_index_and_error_message, version)
+    if version >= 8:
+        writer.nullable_string(value.error_message)
+    tagged: dict[int, Writer] = {}
+    if value.current_leader != LeaderIdAndEpoch() and version >= 10:
+        inner = tagged[0] = writer.inner()
+        _encode_leader_id_and_epoch(inner, value.current_leader, version)
+    writer.tags(tagged)
+
+
+def _encode_topic_produce_response(writer: Writer, value: TopicProduceResponse, version: int) -> None:
+    writer.string(value.name)
+    writer.amount(value.partition_responses)
+    for partition_produce_response in value.partition_responses:
+        _encode_partition_produce_response(writer, partition_produce_response, version)
+    writer.end()
+
+
+def encode_response(writer: Writer, value: ProduceResponse, version: int) -> None:
+    writer.amount(value.responses)
+    for topic_produce_response in value.responses:
+        _encode_topic_produce_response(writer, topic_produce_response, version)
+    writer += _I.pack(value.throttle_time_ms)
+    tagged: dict[int, Writer] = {}
+    if value.node_endpoints and version >= 10:
+        inner = tagged[0] = writer.inner()
+        inner.amount(value.node_endpoints)
+        for node_endpoint in value.node_endpoints:
+            _encode_node_endpoint(inner, node_endpoint, version)
+    writer.tags(tagged)

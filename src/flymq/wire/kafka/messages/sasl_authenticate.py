@@ -1,0 +1,40 @@
+"""SaslAuthenticate, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+from flymq.wire.kafka.values import Reader, Writer
+
+COMPACT_FROM = 2
+_H = Struct(">h")
+_Q = Struct(">q")
+
+
+@dataclass(slots=True)
+class SaslAuthenticateRequest:
+    auth_bytes: bytes = b""
+
+
+@dataclass(slots=True)
+class SaslAuthenticateResponse:
+    error_code: int = 0
+    error_message: str | None = None
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0
+
+
+def parse_request(reader: Reader, version: int) -> SaslAuthenticateRequest:
+    auth_bytes = reader.octets()
+    reader.end()
+    return SaslAuthenticateRequest(auth_bytes)
+
+
+def encode_response(writer: Writer, value: SaslAuthenticateResponse, version: int) -> None:
+    writer += _H.pack(value.error_code)
+    writer.nullable_string(value.error_message)
+    writer.octets(value.auth_bytes)
+    if version >= 1:
+        writer += _Q.pack(value.session_lifetime_ms)
+    writer.end()

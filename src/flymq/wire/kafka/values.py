@@ -1,0 +1,253 @@
+"""Values inside Kafka's messages, read and written one after the other.
+
+Each version of a message is written in one of two ways, and the reader or writer chosen for it knows which. So the
+generated codecs say only what comes after what:
+
+                     classic                       compact ("flexible" versions)
+    string, bytes    length i16 or i32, -1: null   length + 1 as unsigned varint, 0: null
+    array            count i32, -1: null           count + 1 as unsigned varint, 0: null
+    end of a struct  nothing                       tagged fields: count, then (tag, size, bytes) each; all varints
+
+Numbers are big-endian and have the same size in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sized
+from struct import Struct
+from typing import Any
+
+from flymq.model.errors import InvalidRequest
+
+Buffer = bytes | bytearray | memoryview
+
+NO_ID = bytes(16)
+"""Topic ids are their 16 bytes; this is none."""
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+
+
+class Reader:
+    """Takes values from a message in the classic form. `records` are views of the message, all else is copied."""
+
+    __slots__ = ("_at", "_buffer", "_end")
+
+    def __init__(self, buffer: memoryview, at: int = 0) -> None:
+        self._buffer = buffer
+        self._at = at
+        self._end = len(buffer)
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return self._end - self._at
+
+    def unpack(self, form: Struct) -> tuple[Any, ...]:
+        """Read several values of fixed size at once. Beyond the end it raises `struct.error`."""
+        at = self._at
+        self._at = at + form.size
+        return form.unpack_from(self._buffer, at)
+
+    def take(self, size: int) -> memoryview:
+        at = self._at
+        end = at + size
+        if not at <= end <= self._end:
+            raise InvalidRequest(f"a value of {size} bytes where {self._end - at} are left")
+        self._at = end
+        return self._buffer[at:end]
+
+    def string(self) -> str:
+        return str(self.take(self._string_size()), "utf-8")
+
+    def nullable_string(self) -> str | None:
+        size = self._string_size()
+        return None if size < 0 else str(self.take(size), "utf-8")
+
+    def octets(self) -> bytes:
+        return bytes(self.take(self._size()))
+
+    def nullable_octets(self) -> bytes | None:
+        size = self._size()
+        return None if size < 0 else bytes(self.take(size))
+
+    def records(self) -> memoryview | None:
+        size = self._size()
+        return None if size < 0 else self.take(size)
+
+    def count(self) -> int:
+        """Read how many elements follow. A wild number is refused before it is used: each takes a byte at least."""
+        count = self._size()
+        if not 0 <= count <= self._end - self._at:
+            raise InvalidRequest(f"an array of {count} elements where {self._end - self._at} bytes are left")
+        return count
+
+    def nullable_count(self) -> int:
+        """Read how many elements follow; -1 for no array at all."""
+        count = self._size()
+        if count > self._end - self._at:
+            raise InvalidRequest(f"an array of {count} elements where {self._end - self._at} bytes are left")
+        return count
+
+    def int32s(self) -> list[int]:
+        return self._int32s(self.count())
+
+    def nullable_int32s(self) -> list[int] | None:
+        count = self.nullable_count()
+        return None if count < 0 else self._int32s(count)
+
+    def is_present(self) -> bool:
+        """Read whether a struct that may be missing is there."""
+        return self.take(1)[0] == 1
+
+    def end(self) -> None:
+        """Read what ends a struct, and skip what a newer client may say there."""
+
+    def tags(self) -> Iterator[tuple[int, Reader]]:
+        """Read what ends a struct, for those who know some of the tags."""
+        return iter(())
+
+    def _int32s(self, count: int) -> list[int]:
+        return list(self.unpack(Struct(f">{count}i")))
+
+    def _string_size(self) -> int:
+        size: int = self.unpack(_I16)[0]
+        return size
+
+    def _size(self) -> int:
+        size: int = self.unpack(_I32)[0]
+        return size
+
+
+class CompactReader(Reader):
+    """Takes values from a message in the compact form."""
+
+    __slots__ = ()
+
+    def varint(self) -> int:
+        byte = self._buffer[self._at]
+        self._at += 1
+        if byte < 0x80:
+            return byte
+        value = byte & 0x7F
+        for shift in (7, 14, 21, 28):
+            byte = self._buffer[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise InvalidRequest("a varint of more than five bytes")
+
+    def _size(self) -> int:
+        return self.varint() - 1
+
+    _string_size = _size
+
+    def end(self) -> None:
+        # One byte, nearly always: no tags.
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+    def tags(self) -> Iterator[tuple[int, Reader]]:
+        for _ in range(self.varint()):
+            tag = self.varint()
+            yield tag, CompactReader(self.take(self.varint()))
+
+
+class Writer(bytearray):
+    """A message that grows, in the classic form."""
+
+    __slots__ = ()
+
+    def string(self, value: str) -> None:
+        raw = value.encode()
+        self += _I16.pack(len(raw)) + raw
+
+    def nullable_string(self, value: str | None) -> None:
+        if value is None:
+            self += b"\xff\xff"
+        else:
+            self.string(value)
+
+    def octets(self, value: Buffer) -> None:
+        self.amount(value)
+        self += value
+
+    def nullable_octets(self, value: Buffer | None) -> None:
+        if self.nullable_amount(value):
+            self += value  # type: ignore[arg-type]  # not None, as it has a length
+
+    def amount(self, values: Sized) -> None:
+        """Write how many elements or bytes follow."""
+        self += _I32.pack(len(values))
+
+    def nullable_amount(self, values: Sized | None) -> int:
+        """Write and return how many elements or bytes follow; no array at all counts as none."""
+        count = -1 if values is None else len(values)
+        self += _I32.pack(count)
+        return max(0, count)
+
+    def int32s(self, values: list[int]) -> None:
+        self.amount(values)
+        self += Struct(f">{len(values)}i").pack(*values)
+
+    def nullable_int32s(self, values: list[int] | None) -> None:
+        if self.nullable_amount(values):
+            assert values is not None
+            self += Struct(f">{len(values)}i").pack(*values)
+
+    def presence(self, value: object) -> None:
+        """Write whether a struct that may be missing follows."""
+        self += b"\xff" if value is None else b"\x01"
+
+    def end(self) -> None:
+        """Write what ends a struct without tagged fields."""
+
+    def tags(self, tagged: Mapping[int, Writer]) -> None:
+        """Write what ends a struct; only compact versions have tags."""
+
+    def inner(self) -> Writer:
+        """Return an empty writer of the same form, for what goes into a tag."""
+        return type(self)()
+
+
+class CompactWriter(Writer):
+    """A message that grows, in the compact form."""
+
+    __slots__ = ()
+
+    def varint(self, value: int) -> None:
+        while value >= 0x80:
+            self.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.append(value)
+
+    def string(self, value: str) -> None:
+        raw = value.encode()
+        self.varint(len(raw) + 1)
+        self += raw
+
+    def nullable_string(self, value: str | None) -> None:
+        if value is None:
+            self += b"\0"
+        else:
+            self.string(value)
+
+    def amount(self, values: Sized) -> None:
+        self.varint(len(values) + 1)
+
+    def nullable_amount(self, values: Sized | None) -> int:
+        count = -1 if values is None else len(values)
+        self.varint(count + 1)
+        return max(0, count)
+
+    def end(self) -> None:
+        self += b"\0"
+
+    def tags(self, tagged: Mapping[int, Writer]) -> None:
+        self.varint(len(tagged))
+        for tag in sorted(tagged):
+            self.varint(tag)
+            self.varint(len(tagged[tag]))
+            self += tagged[tag]
