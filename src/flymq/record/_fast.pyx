@@ -29,7 +29,7 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* A tuple that the garbage collector need not visit: ours hold bytes, numbers, text and such tuples, never a cycle. */
+    /* A tuple that the garbage collector need not visit: ours hold bytes, numbers, text and such tuples, no cycle. */
     static CYTHON_INLINE PyObject *new_tuple(Py_ssize_t size) {
         PyObject *made = PyTuple_New(size);
         if (made != NULL && size > 0) PyObject_GC_UnTrack(made);

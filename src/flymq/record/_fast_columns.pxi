@@ -109,9 +109,13 @@ def parse_columns(sections, int64_t start_offset):
         bytes_max += walk.payload.len
     if bytes_max > INT32_MAX:
         raise DecompressedTooLarge("the run unpacks to 2 GiB or more; decode fewer batches at a time")
-    cdef Growing offset = Growing(8 * rows_max), timestamp = Growing(8 * rows_max), header_ends = Growing(4 * (rows_max + 1))
-    cdef Strings key = Strings(rows_max, 16 * rows_max), value = Strings(rows_max, bytes_max)
-    cdef Strings header_name = Strings(0, 0), header_value = Strings(0, 0)
+    cdef Growing offset = Growing(8 * rows_max)
+    cdef Growing timestamp = Growing(8 * rows_max)
+    cdef Growing header_ends = Growing(4 * (rows_max + 1))
+    cdef Strings key = Strings(rows_max, 16 * rows_max)  # a guess; it grows
+    cdef Strings value = Strings(rows_max, bytes_max)
+    cdef Strings header_name = Strings(0, 0)
+    cdef Strings header_value = Strings(0, 0)
     (<int32_t *>header_ends.data)[0] = 0
     for walk in walks:
         while walk.advance(&parsed):

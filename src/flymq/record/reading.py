@@ -89,12 +89,11 @@ def visible(
         check_checksum(run, position, header)
         while coming and coming[-1][1] <= header.last_offset:
             aborting.add(coming.pop()[0])
+        is_aborting = header.is_transactional and header.producer_id in aborting
         if header.is_control:
-            if header.producer_id in aborting and _is_abort(run, position):
+            if is_aborting and _is_abort(run, position):
                 aborting.remove(header.producer_id)
-        elif header.last_offset < start_offset or (header.is_transactional and header.producer_id in aborting):
-            continue
-        else:
+        elif header.last_offset >= start_offset and not is_aborting:
             yield unpack(run, position, header, decompressed_bytes_max)
 
 
