@@ -17,7 +17,7 @@ from flymq.client.intake import Headers
 from flymq.client.records import ConsumerRecord
 from flymq.client.sync.client import FlyMQClient
 from flymq.client.sync.consumer import Consumer
-from flymq.model.errors import InvalidSetting, InvalidTransactionState
+from flymq.model.errors import InvalidSetting, NotSubscribed
 from flymq.model.names import TopicPartition
 
 Properties = Mapping[str, Any]
@@ -247,5 +247,5 @@ class MessageConsumer:
 
     def _subscribed(self) -> Consumer:
         if self._consumer is None:
-            raise InvalidTransactionState("the consumer reads nothing yet", hint="Call subscribe(['topic']) first.")
+            raise NotSubscribed
         return self._consumer

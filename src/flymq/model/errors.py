@@ -552,6 +552,13 @@ class ClientClosed(FlyMQError):
     hint = "Use it within its `with` block, or before `close()`."
 
 
+class NotSubscribed(FlyMQError):
+    """The consumer reads nothing yet."""
+
+    code = "NOT_SUBSCRIBED"
+    hint = "Call subscribe(['topic']) first."
+
+
 class SerializationFailed(FlyMQError):
     """A value could not be turned into bytes."""
 

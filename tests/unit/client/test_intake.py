@@ -1,0 +1,106 @@
+"""In the caller's thread a record becomes bytes, gets its partition and joins a batch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flymq.client import serializers
+from flymq.client.accumulator import Accumulator
+from flymq.client.encryption import KEY_HEADER, Cipher
+from flymq.client.intake import Intake
+from flymq.client.settings import ProducerConfig
+from flymq.model.errors import PartitionNotFound, SerializationFailed
+from flymq.record.partitioning import partition_for_key
+
+
+def intake(partitions: int = 4, cipher: Cipher | None = None, batch_bytes: int = 1 << 20, **settings):
+    accumulator = Accumulator(
+        batch_bytes_max=batch_bytes, buffer_bytes_max=1 << 30, linger_s=0, now_s=lambda: 0.0, wake=lambda: None
+    )
+    return Intake(accumulator, ProducerConfig(**settings), cipher), accumulator.set_topic("t", partitions, 1 << 20)
+
+
+def put(value, key=None, **more):
+    settings = {name: more.pop(name) for name in ("value_serializer", "key_serializer", "partitioner") if name in more}
+    entry, topic = intake(**settings)
+    batch, index = entry.put(topic, value, key, **more)
+    return batch, batch.records[index]
+
+
+def test_text_and_bytes_need_no_serializer():
+    assert put("text", key="key")[1] == (b"key", b"text")
+    assert put(bytearray(b"v"))[1] == (None, b"v")
+    assert put(None, key=b"k")[1] == (b"k", None)
+
+
+def test_anything_else_needs_one():
+    with pytest.raises(SerializationFailed, match="int is neither bytes nor text"):
+        put(42)
+
+
+def test_a_serializer_makes_the_bytes():
+    assert put({"a": 1}, value_serializer=serializers.to_json)[1] == (None, b'{"a":1}')
+
+
+def test_records_of_one_key_go_to_the_partition_every_kafka_client_would_choose():
+    for key in (b"user-1", b"user-2", b"user-3"):
+        assert put(b"v", key=key)[0].partition == partition_for_key(key, 4)
+
+
+def test_the_caller_may_choose_the_partition():
+    assert put(b"v", key=b"k", partition=3)[0].partition == 3
+
+
+@pytest.mark.parametrize("partition", [-1, 4])
+def test_a_partition_the_topic_does_not_have_is_refused(partition):
+    with pytest.raises(PartitionNotFound, match="0 to 3"):
+        put(b"v", partition=partition)
+
+
+def test_a_partitioner_of_the_users_own_chooses():
+    assert put(b"v", key=b"k", partitioner=lambda topic, key, value, count: count - 1)[0].partition == 3
+
+
+def test_headers_and_time_travel_with_the_record():
+    assert put(b"v", headers=[("trace", "1"), ("none", None)], timestamp_ms=5)[1] == (
+        None,
+        b"v",
+        (("trace", b"1"), ("none", None)),
+        5,
+    )
+
+
+def test_an_encrypted_record_carries_the_id_of_its_key():
+    entry, topic = intake(cipher=Cipher(bytes(32)))
+    batch, _ = entry.put(topic, b"secret", headers=[("trace", b"1")])
+    [(_, value, headers)] = batch.records
+    assert b"secret" not in value
+    assert [name for name, _ in headers] == ["trace", KEY_HEADER]
+
+
+messages = st.lists(
+    st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=60)) | st.binary(max_size=60),
+    max_size=60,
+)
+
+
+@given(messages, st.integers(1, 5), st.integers(30, 400))
+def test_sharing_out_loses_nothing_keeps_order_and_agrees_with_one_by_one(sent, partitions, batch_bytes):
+    entry, topic = intake(partitions, batch_bytes=batch_bytes)
+    shares = entry.share_out(topic, sent, None)
+    pairs = [message if isinstance(message, tuple) else (None, message) for message in sent]
+    expected: dict[int | None, list[object]] = {}
+    for key, value in pairs:
+        expected.setdefault(None if key is None else partition_for_key(key, partitions), []).append((key, value))
+    got: dict[int | None, list[object]] = {}
+    for piece in shares.pieces:
+        got.setdefault(piece.partition, []).extend(piece.records)
+        assert piece.size_bytes <= batch_bytes or len(piece.records) == 1
+    assert got == expected
+    assert len(shares.chosen) == len(sent)
+
+
+def test_a_batch_for_one_partition_goes_there_whatever_its_keys():
+    entry, topic = intake()
+    shares = entry.share_out(topic, [("a", b"1"), ("b", "2")], 2)
+    assert [(piece.partition, piece.records) for piece in shares.pieces] == [(2, [(b"a", b"1"), (b"b", b"2")])]
