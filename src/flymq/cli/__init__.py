@@ -1,0 +1,26 @@
+"""The command line: one file for each noun.
+
+Data goes to stdout, everything else to stderr. A command's file is imported when the command is used, so that
+`flymq --help` is quick and a broker does not wait for the SDK to load.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from click.shell_completion import shell_complete
+
+from flymq.cli.app import app
+from flymq.cli.exits import run
+
+COMPLETION_VARIABLE = "_FLYMQ_COMPLETE"
+"""Set by the script of `flymq completion` when the shell asks what could come next."""
+
+
+def main() -> NoReturn:
+    """Run one command and leave with its exit code."""
+    if (instruction := os.environ.get(COMPLETION_VARIABLE)) is not None:
+        sys.exit(shell_complete(app, {}, "flymq", COMPLETION_VARIABLE, instruction))
+    sys.exit(run(app, sys.argv[1:]))

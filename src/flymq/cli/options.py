@@ -1,0 +1,127 @@
+"""The options that all commands share: how to reach the broker, and how to print.
+
+They may stand before or after the command, and the later one wins: each puts its value into the context's `meta`,
+which a command shares with the root. Nothing here loads the SDK.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flymq.cli.amounts import parse_duration_ms
+
+_CONNECTION = "flymq.connection"
+_OUTPUT = "flymq.output"
+
+
+class ConnectionOption(click.Option):
+    """An option of the connection; it has a section of its own in a command's help."""
+
+
+def connection_options(*, with_environment: bool) -> list[click.Option]:
+    """Return the options of the connection, most of them named as the SDK names its settings.
+
+    Only the root looks at the environment: else a variable would win over an option that stands before the command.
+    """
+
+    def option(names: list[str], text: str, variable: str | None = None, **attributes: Any) -> ConnectionOption:
+        if variable and with_environment:
+            attributes["envvar"] = variable
+            text = f"{text}  [{variable}]"
+        attributes.setdefault("callback", _remember_setting)
+        return ConnectionOption(names, expose_value=False, help=text, **attributes)
+
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return [
+        option(["--server"], "Broker; localhost:9092 if not given.", "FLYMQ_BOOTSTRAP", metavar="HOST:PORT"),
+        option(["--tls", "tls_enabled"], "Encrypt the connection.", "FLYMQ_TLS", is_flag=True, default=None),
+        option(["--ca-file", "tls_ca_file"], "Authorities to trust, PEM; implies --tls.", "FLYMQ_CA_FILE", type=file),
+        option(["--cert-file", "tls_cert_file"], "Certificate to show, PEM.", "FLYMQ_CERT_FILE", type=file),
+        option(["--key-file", "tls_key_file"], "Private key of the certificate, PEM.", "FLYMQ_KEY_FILE", type=file),
+        option(["--user", "username"], "Log in as this user.", "FLYMQ_USER", metavar="NAME"),
+        option(["--password-file"], "File with the user's password.", "FLYMQ_PASSWORD_FILE", type=file),
+        option(
+            ["--timeout"],
+            "How long to wait for an answer; 30s if not given.",
+            metavar="DURATION",
+            callback=_remember_duration,
+        ),
+    ]
+
+
+def _remember_setting(context: click.Context, option: click.Parameter, value: Any) -> None:
+    if value is not None:
+        context.meta.setdefault(_CONNECTION, {})[option.name] = value
+
+
+def _remember_duration(context: click.Context, option: click.Parameter, text: str | None) -> None:
+    try:
+        _remember_setting(context, option, None if text is None else parse_duration_ms(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+def connection_given(context: click.Context) -> dict[str, Any]:
+    """Return what was said about the connection, by the names of the options."""
+    return dict(context.meta.get(_CONNECTION, {}))
+
+
+def output_option() -> click.Option:
+    """Return `-o`."""
+    choices = click.Choice(["table", "json"])
+    text = "How results are printed.  [default: table]"
+    return click.Option(["-o", "--output"], type=choices, expose_value=False, callback=_remember_output, help=text)
+
+
+def _remember_output(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.meta[_OUTPUT] = value
+
+
+def wants_json() -> bool:
+    return click.get_current_context().meta.get(_OUTPUT) == "json"
+
+
+class _Sectioned(click.Command):
+    """Has a help that names subcommands first and the options of the connection last."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        connection: list[tuple[str, str]] = []
+        for param in self.get_params(context):
+            if isinstance(param, click.Option) and (line := param.get_help_record(context)) is not None:
+                (connection if isinstance(param, ConnectionOption) else own).append(line)
+        if isinstance(self, click.Group):
+            self.format_commands(context, formatter)
+        for title, lines in (("Options", own), ("Connection", connection)):
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+
+class BrokerCommand(_Sectioned):
+    """A command that talks to a broker."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        if all(param.name != "output" for param in self.params):  # some have an -o of their own
+            self.params.append(output_option())
+        self.params += connection_options(with_environment=False)
+
+
+class Noun(_Sectioned, click.Group):
+    """A group of commands, named in the order in which they were written."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def parse_assignment(text: str, option: str = "--set") -> tuple[str, str]:
+    """Split the NAME=VALUE that was given to an option."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint=f"'{option}'")
+    return name, value

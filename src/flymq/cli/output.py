@@ -1,0 +1,48 @@
+"""What commands print: tables for people, JSON for programs, and notes on stderr for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from flymq.cli.options import wants_json
+
+_GAP = "   "
+
+
+def show(data: Any, table: Iterable[Sequence[object]]) -> None:
+    """Print `data` as JSON, or the same as a table, whose first row is its heading: as -o says."""
+    if wants_json():
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(aligned(table)))
+
+
+def aligned(table: Iterable[Sequence[object]]) -> list[str]:
+    """Return the rows as lines with columns of one width: numbers to the right, everything else to the left.
+
+    The same in a terminal and in a pipe, and never cut: `awk '{print $1}'` works on it.
+    """
+    heading, *rows = [[str(cell) for cell in row] for row in table]
+    columns = list(zip(heading, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    to_the_right = [bool(rows) and all(map(_is_number, column[1:])) for column in columns]
+    return [
+        _GAP.join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, to_the_right, strict=True)
+        ).rstrip()
+        for row in (heading, *rows)
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return not cell or cell == "-" or cell.replace(",", "").replace(".", "").isdecimal()
+
+
+def note(message: str) -> None:
+    """Tell the person, not the pipe."""
+    click.echo(message, err=True)
