@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,16 +35,22 @@ class Measured:
 
 
 @contextmanager
-def server(command: Sequence[str], *, last_word_is_address: bool = False) -> Iterator[Measured]:
-    """Run a program whose first line on stdout ends with the port, or the address, it listens on."""
+def server(command: Sequence[str]) -> Iterator[Measured]:
+    """Run a program whose first line on stdout is the port it listens on, or has its address."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     try:
-        word = next(word for word in process.stdout.readline().split() if word.split(":")[-1].isdigit())
-        yield Measured(process.pid, int(word.split(":")[-1]))
+        yield Measured(process.pid, port_in(process.stdout.readline()))
     finally:
         process.terminate()
         process.wait()
+
+
+def port_in(line: str) -> int:
+    """Return the port that a server's first line tells."""
+    found = re.search(r"127\.0\.0\.1:(\d+)|^(\d+)$", line)
+    assert found, f"the server did not start; it said {line!r}"
+    return int(found[1] or found[2])
 
 
 @contextmanager

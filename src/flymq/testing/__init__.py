@@ -8,6 +8,18 @@
 With pytest, ask for the fixture `flymq_broker`; it comes with the package.
 """
 
-from flymq.testing.broker import TestBroker, running_broker
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flymq.testing.broker import TestBroker, running_broker
 
 __all__ = ["TestBroker", "running_broker"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the broker on first use: the pytest plugin lives beside it and must stay light."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from flymq.testing import broker
+
+    return getattr(broker, name)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flymq.broker.broker import Broker
 from flymq.broker.partition import Slice
@@ -28,7 +28,16 @@ logger = logging.getLogger(__name__)
 Pieces = list[Buffer | Slice]
 Answer = Message | Pieces | None
 """A message, a frame in pieces that is ready to be sent, or nothing."""
-Handler = Callable[["NativeConnection", Any], "Answer | asyncio.Future[Any] | Coroutine[Any, Any, Answer]"]
+
+
+class AnswerLater(NamedTuple):
+    """An answer that is made from what a future will bring. Cheaper than a coroutine, which needs a task."""
+
+    future: asyncio.Future[Any]
+    answer: Callable[[Any], Answer]
+
+
+Handler = Callable[["NativeConnection", Any], "Answer | AnswerLater | Awaitable[Answer]"]
 
 _BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
 
@@ -104,21 +113,20 @@ class NativeConnection(Connection):
             logger.exception("opcode %#04x of %s failed", opcode, self.peer_host)
             self.reply(encode_error(InternalError(), peek_id(payload)))
             return
-        if isinstance(result, Awaitable):
-            self._answer_later(opcode, request.id, result)
+        if isinstance(result, AnswerLater):
+            self._answer_later(opcode, request.id, result.future, result.answer)
+        elif isinstance(result, Awaitable):
+            self._answer_later(opcode, request.id, asyncio.ensure_future(result), _as_it_is)
         else:
             self._answer(opcode, request.id, result)
 
-    def _answer_later(self, opcode: int, request_id: int, result: Awaitable[Answer]) -> None:
-        if isinstance(result, asyncio.Future):
-            future: asyncio.Future[Answer] = result
-        else:
-            future = asyncio.ensure_future(result)
-
-        def answer(done: asyncio.Future[Answer]) -> None:
+    def _answer_later(
+        self, opcode: int, request_id: int, future: asyncio.Future[Any], make: Callable[[Any], Answer]
+    ) -> None:
+        def answer(done: asyncio.Future[Any]) -> None:
             error = done.exception()
             if error is None:
-                self._answer(opcode, request_id, done.result())
+                self._answer(opcode, request_id, make(done.result()))
             elif isinstance(error, FlyMQError):
                 self.reply(encode_error(error, request_id))
             else:
@@ -142,6 +150,10 @@ class NativeConnection(Connection):
             self.send(pieces)
         else:
             self._corked += pieces
+
+
+def _as_it_is(answer: Answer) -> Answer:
+    return answer
 
 
 def speaks_native(first: bytes) -> bool:
