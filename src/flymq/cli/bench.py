@@ -98,7 +98,7 @@ def bench(context: click.Context, **options: Unpack[_Options]) -> None:
     Uses a topic of its own and deletes it afterwards. Without a broker at the default address, it starts one.
     """
     server = connection_given(context).get("server")
-    broker = nullcontext(server) if server or _is_broker_there() else _own_broker()
+    broker = nullcontext(server) if server or _is_broker_there() else own_broker()
     with broker as address, connect(address, acks=options["acks"], compression=options["compression"]) as client:
         note(f"Measuring the broker at {address or DEFAULT_ADDRESS} …")
         topic = f"flymq-bench-{random.getrandbits(32):08x}"
@@ -223,7 +223,7 @@ def _is_broker_there() -> bool:
 
 
 @contextmanager
-def _own_broker() -> Iterator[str]:
+def own_broker() -> Iterator[str]:
     """Run a broker with a data directory that goes with it; yield its address."""
     with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
         start = [sys.executable, "-m", "flymq", "server", "start", "--port", "0", "--data-dir", scratch]

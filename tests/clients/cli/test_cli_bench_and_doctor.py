@@ -1,0 +1,35 @@
+import json
+
+import pytest
+from tests.clients.cli.conftest import Flymq
+
+from flymq.cli.bench import own_broker
+from flymq.client.sync.client import FlyMQClient
+
+
+def test_a_short_bench_fills_its_table_and_leaves_no_topic(flymq: Flymq) -> None:
+    measured = flymq("bench", "-n", "2000", "--round-trips", "20", "-o", "json")
+    assert measured.code == 0, measured.err
+    results = {result["what"]: result for result in json.loads(measured.out)}
+    assert all(result["messages_per_s"] or result["p50_ms"] for result in results.values())
+    assert len(results) == 6
+    assert "flymq-bench" not in flymq("topic", "list").out.decode()
+
+
+def test_without_a_broker_the_bench_runs_one_of_its_own() -> None:
+    with own_broker() as address, FlyMQClient(address) as client:
+        assert client.list_topics() == []
+
+
+def test_the_doctor_greets_the_broker(flymq: Flymq, tmp_path_factory: pytest.TempPathFactory) -> None:
+    seen = flymq("doctor", "--data-dir", str(tmp_path_factory.mktemp("data")), "-o", "json")
+    findings = {finding["what"]: finding for finding in json.loads(seen.out)}
+    assert findings["broker"]["status"] == "ok"
+    assert {finding["status"] for finding in findings.values()} <= {"ok", "warn", "fail"}
+    assert all(finding["advice"] for finding in findings.values() if finding["status"] != "ok")
+
+
+def test_a_fault_is_an_exit_code(flymq: Flymq) -> None:
+    sick = flymq("doctor", "--data-dir", "/proc/1")
+    assert sick.code == 1
+    assert any(line.strip().startswith("Try: ") for line in sick.lines)

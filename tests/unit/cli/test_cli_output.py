@@ -1,0 +1,13 @@
+from flymq.cli.output import aligned
+
+
+def test_numbers_stand_to_the_right_and_text_to_the_left() -> None:
+    assert aligned([("TOPIC", "PARTITIONS", "SIZE"), ("a", 4, "1.0 KiB"), ("longer", 12, "2 B")]) == [
+        "TOPIC    PARTITIONS   SIZE",
+        "a                 4   1.0 KiB",
+        "longer           12   2 B",
+    ]
+
+
+def test_a_table_without_rows_is_its_heading() -> None:
+    assert aligned([("TOPIC", "PARTITIONS")]) == ["TOPIC   PARTITIONS"]
