@@ -63,7 +63,7 @@ def _announce(server: Server) -> None:
     listener = server.config.listener
     click.echo(
         f"FlyMQ {__version__} listens on {_address(listener.host, server.port)}, "
-        f"data in {server.config.broker.data_dir.absolute()}"
+        f"data in {server.config.broker.data_dir}"
     )
     if server.config.broker.dev:
         command = f"{_program()}{_server_option(listener.host, server.port)}"
