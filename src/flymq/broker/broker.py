@@ -10,6 +10,7 @@ from flymq.broker.groups import Groups
 from flymq.broker.passwords import PasswordHash
 from flymq.broker.producer_ids import ProducerIds
 from flymq.broker.topics import Topics
+from flymq.broker.transactions import Transactions
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 
@@ -37,6 +38,7 @@ class Broker:
     topics: Topics
     admin: Admin
     groups: Groups
+    transactions: Transactions
     producer_ids: ProducerIds
     access: Access
     fetch_limits: FetchLimits

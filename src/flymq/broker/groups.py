@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from flymq.broker.deadlines import Deadlines
 from flymq.broker.internal_topics import InternalTopic
 from flymq.broker.topics import Topics
-from flymq.coordination.entries import NO_GENERATION, Entry, GroupKey, MemberValue, OffsetValue
+from flymq.coordination.entries import NO_GENERATION, Entry, GroupKey, MemberValue, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import GroupTable
 from flymq.host.clock import Clock
@@ -251,6 +251,26 @@ class Groups:
         durable = self._write(name, group.offsets.decide_commit(good)) if good else None
         self._table(name).drop_if_unused(group)
         return errors, durable
+
+    def commit_in_transaction(
+        self, name: str, committer: Committer, producer: ProducerIdentity, offsets: OffsetsToCommit
+    ) -> tuple[dict[TopicPartition, FlyMQError], Durable]:
+        """As `commit`, but the offsets count only once the producer's transaction commits."""
+        group = self._check_commit(name, committer)
+        good, errors = self._check_offsets(offsets)
+        durable = self._write(name, group.offsets.decide_pend(producer, good)) if good else None
+        self._table(name).drop_if_unused(group)
+        return errors, durable
+
+    def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Durable:
+        """Let the offsets of a transaction count, or drop them; to do it again is harmless."""
+        group = self._table(name).find(name)
+        entries = [] if group is None else group.offsets.decide_end(producer, committed=committed)
+        return self._write(name, entries) if entries else None
+
+    def durable(self, name: str) -> Durable:
+        """Return when everything written so far about the group is on the disk."""
+        return self._topic.partition(self._topic.number_of(name)).durable()
 
     def committed(self, name: str) -> dict[TopicPartition, OffsetValue]:
         """Return how far the group has read; nothing for one that is not known."""

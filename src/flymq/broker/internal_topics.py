@@ -48,6 +48,10 @@ class InternalTopic:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def leader_epoch(self, number: int) -> int:
+        """Return how often this partition has changed hands: the epoch of its coordinator."""
+        return self._partitions[number].leader_epoch
+
     def number_of(self, key: str) -> int:
         """Return which partition this group or transactional id lives in."""
         return partition_for_key(key.encode(), len(self._partitions))

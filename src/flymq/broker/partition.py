@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks, Isolation, Persistence
-from flymq.model.errors import FlyMQError, OffsetOutOfRange
+from flymq.model.errors import FlyMQError, InvalidTransactionState, OffsetOutOfRange
 from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
-from flymq.record.header import Buffer
+from flymq.record.control import Marker, encode_marker
+from flymq.record.header import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, Buffer
 from flymq.storage.admission import Appended
 from flymq.storage.directory import PartitionLog
 from flymq.storage.flusher import Flusher
@@ -60,6 +61,15 @@ class Partition:
 
     def append(self, batches: Buffer, acks: Acks) -> tuple[Appended, asyncio.Future[None] | None]:
         """Append; the future, if there is one, is done when the batches are as safe as `acks` and the topic ask for."""
+        if _is_transactional(batches):
+            raise InvalidTransactionState(
+                "the batch is marked transactional, but its request names no transaction",
+                hint="Send it with the transactional id of an open transaction.",
+            )
+        return self.append_in_transaction(batches, acks)
+
+    def append_in_transaction(self, batches: Buffer, acks: Acks) -> tuple[Appended, asyncio.Future[None] | None]:
+        """Append batches that may belong to a transaction. That it is open, and theirs, was checked by the caller."""
         log = self.log
         appended = log.append(batches, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
         must_sync = acks is Acks.ALL or log.config.persistence is Persistence.FSYNC
@@ -71,6 +81,25 @@ class Partition:
             return appended, durable
         self.wake()
         return appended, None
+
+    def append_marker(self, marker: Marker) -> None:
+        """End a transaction here."""
+        self.log.append_marker(encode_marker(marker), leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
+        self.wake()
+
+    def open_epoch(self, producer_id: int) -> int | None:
+        """Return the epoch of the transaction this producer has open here."""
+        producer = self.log.producers.get(producer_id)
+        return None if producer is None or producer.open_since is None else producer.epoch
+
+    def durable(self) -> asyncio.Future[None] | None:
+        """Return a future that is done when everything appended so far is on the disk; None when it is."""
+        log = self.log
+        if not isinstance(log, Log) or log.durable_offset >= log.end_offset:
+            return None
+        durable = self._flusher.durable(log, log.end_offset)
+        durable.add_done_callback(self._synced)
+        return durable
 
     def _synced(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled():
@@ -142,3 +171,12 @@ class Partition:
             waiting, self._waiting = self._waiting, set()
             for wake in waiting:
                 wake()
+
+
+def _is_transactional(batches: Buffer) -> bool:
+    """Look at the one byte that tells. A run of several batches cannot hold one: a producer sends them one by one."""
+    return (
+        len(batches) >= HEADER_SIZE
+        and batches[MAGIC_AT] == MAGIC
+        and bool(batches[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+    )

@@ -8,10 +8,12 @@ field is only ever added at the end of a value, with a default, so that what an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import Buffer
 from flymq.record.reading import parse_pairs
@@ -93,20 +95,93 @@ class PendingKey(_Key, frozen=True, tag="pending"):
 
 
 class PendingValue(_Value, frozen=True):
-    producer_epoch: int
+    epoch: int
     offset: OffsetValue
+
+
+# --- __transactions -------------------------------------------------------------------------------------------------
+
+
+class TransactionState(Enum):
+    EMPTY = "empty"
+    """No transaction was begun yet by this holder of the id."""
+    ONGOING = "ongoing"
+    COMMITTING = "committing"
+    """It will be committed, whatever happens; the markers are being written."""
+    ABORTING = "aborting"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+    @property
+    def is_ending(self) -> bool:
+        return self in (TransactionState.COMMITTING, TransactionState.ABORTING)
+
+    @property
+    def is_idle(self) -> bool:
+        return self is not TransactionState.ONGOING and not self.is_ending
+
+
+class ProducerIdentity(NamedTuple):
+    """Who writes a batch: an id that is given out once, and how often it has been renewed."""
+
+    producer_id: int
+    epoch: int
+
+
+class EndedValue(_Value, frozen=True):
+    """How the last transaction of a transactional id ended."""
+
+    producer: ProducerIdentity
+    committed: bool
+    by_broker: bool = False
+    """The broker aborted it by itself: it was open for too long, or the broker crashed."""
+
+
+class TransactionKey(_Key, frozen=True, tag="transaction"):
+    transactional_id: str
+
+
+class TransactionValue(_Value, frozen=True):
+    """What is known of a transactional id."""
+
+    producer: ProducerIdentity
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: tuple[TopicPartition, ...] = ()
+    """Where the transaction has written, or is about to."""
+    groups: tuple[str, ...] = ()
+    """Whose offsets it is about to commit."""
+    began_at_ms: int = -1
+    changed_at_ms: int = 0
+    successor: ProducerIdentity | None = None
+    """While it ends: who the producer is afterwards."""
+    by_broker: bool = False
+    ended: EndedValue | None = None
+
+
+class QueryKey(_Key, frozen=True, tag="query"):
+    """A Spark query that writes to topics."""
+
+    query: str
+
+
+class QueryValue(_Value, frozen=True):
+    last_batch: int
+    changed_at_ms: int = 0
 
 
 # --- all kinds ------------------------------------------------------------------------------------------------------
 
-Key: TypeAlias = GroupKey | OffsetKey | PendingKey
-Value: TypeAlias = GroupValue | OffsetValue | PendingValue
+Key: TypeAlias = GroupKey | OffsetKey | PendingKey | TransactionKey | QueryKey
+Value: TypeAlias = GroupValue | OffsetValue | PendingValue | TransactionValue | QueryValue
 Entry: TypeAlias = tuple[Key, Value | None]
 
 _VALUES: dict[type[Key], msgspec.msgpack.Decoder[Any]] = {
     GroupKey: msgspec.msgpack.Decoder(GroupValue),
     OffsetKey: msgspec.msgpack.Decoder(OffsetValue),
     PendingKey: msgspec.msgpack.Decoder(PendingValue),
+    TransactionKey: msgspec.msgpack.Decoder(TransactionValue),
+    QueryKey: msgspec.msgpack.Decoder(QueryValue),
 }
 _KEYS = msgspec.msgpack.Decoder(Key)
 _ENCODER = msgspec.msgpack.Encoder()

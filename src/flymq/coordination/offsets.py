@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from flymq.coordination.entries import Entry, OffsetKey, OffsetValue, PendingKey, PendingValue
+from flymq.coordination.entries import Entry, OffsetKey, OffsetValue, PendingKey, PendingValue, ProducerIdentity
 from flymq.model.names import TopicPartition
 
 V = TypeVar("V")
@@ -43,23 +43,21 @@ class Offsets:
     def decide_commit(self, offsets: Mapping[TopicPartition, OffsetValue]) -> list[Entry]:
         return [(self._key(partition), value) for partition, value in offsets.items()]
 
-    def decide_pend(
-        self, producer_id: int, producer_epoch: int, offsets: Mapping[TopicPartition, OffsetValue]
-    ) -> list[Entry]:
+    def decide_pend(self, producer: ProducerIdentity, offsets: Mapping[TopicPartition, OffsetValue]) -> list[Entry]:
         """Keep offsets until the producer's transaction ends."""
         return [
-            (self._pending_key(producer_id, partition), PendingValue(producer_epoch, value))
+            (self._pending_key(producer.producer_id, partition), PendingValue(producer.epoch, value))
             for partition, value in offsets.items()
         ]
 
-    def decide_end(self, producer_id: int, producer_epoch: int, *, committed: bool) -> list[Entry]:
+    def decide_end(self, producer: ProducerIdentity, *, committed: bool) -> list[Entry]:
         """Let the offsets of a transaction count, or drop them. Once done, doing it again changes nothing."""
         entries: list[Entry] = []
-        for partition, value in self.pending.get(producer_id, {}).items():
-            if value.producer_epoch == producer_epoch:
+        for partition, value in self.pending.get(producer.producer_id, {}).items():
+            if value.epoch == producer.epoch:
                 if committed:
                     entries.append((self._key(partition), value.offset))
-                entries.append((self._pending_key(producer_id, partition), None))
+                entries.append((self._pending_key(producer.producer_id, partition), None))
         return entries
 
     def decide_forget(self, partitions: Collection[TopicPartition]) -> list[Entry]:

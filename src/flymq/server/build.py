@@ -13,12 +13,14 @@ from flymq.broker.admin import Admin, TopicDefaults
 from flymq.broker.broker import Access, Broker, FetchLimits
 from flymq.broker.catalog import Catalog
 from flymq.broker.groups import Groups
-from flymq.broker.internal_topics import OFFSETS, InternalTopic
+from flymq.broker.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
 from flymq.broker.maintenance import Maintenance, MaintenanceIntervals
 from flymq.broker.producer_ids import ProducerIds
 from flymq.broker.quota import ClientQuota
 from flymq.broker.topics import Topics
+from flymq.broker.transactions import Transactions
 from flymq.coordination.group import GroupLimits
+from flymq.coordination.transactions import TransactionLimits
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
@@ -82,8 +84,9 @@ class Server:
         undo.callback(self._flush_threads.close)
         undo.push_async_callback(self._tasks.close)
         admin = self._build_admin(catalog)
-        _report(await admin.open_topics())
-        broker = await self._build_broker(admin, catalog)
+        recovered = await admin.open_topics()
+        _report(recovered)
+        broker = await self._build_broker(admin, catalog, was_clean=not recovered)
         maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
         maintenance.start(self._tasks, _intervals(config))
         self._listener = self._build_listener(broker)
@@ -117,7 +120,7 @@ class Server:
             config.broker.id, self.topics, catalog, self._directory, self._disk_threads, system_entropy(), defaults
         )
 
-    async def _build_broker(self, admin: Admin, catalog: Catalog) -> Broker:
+    async def _build_broker(self, admin: Admin, catalog: Catalog, *, was_clean: bool) -> Broker:
         config = self.config
         cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(system_entropy()).hex)
         groups = Groups(
@@ -129,13 +132,26 @@ class Server:
         )
         groups.open()
         self._undo.callback(groups.close)
+        producer_ids = ProducerIds(catalog)
+        transactions = Transactions(
+            await InternalTopic.open(admin, TRANSACTIONS, self._clock),
+            self.topics,
+            groups,
+            producer_ids,
+            self._clock,
+            self._tasks,
+            TransactionLimits(),
+        )
+        await transactions.open(was_clean=was_clean)
+        self._undo.callback(transactions.close)
         return Broker(
             config.broker.id,
             cluster_id,
             self.topics,
             admin,
             groups,
-            ProducerIds(catalog),
+            transactions,
+            producer_ids,
             Access(config.auth.required, config.auth.users),
             FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max),
             self._clock,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.gateways.native import groups, push, records, session, topics
+from flymq.gateways.native import groups, push, records, session, topics, transactions
 from flymq.gateways.native.connection import Handler
 from flymq.wire.native.opcodes import Opcode
 
@@ -26,7 +26,12 @@ HANDLERS: dict[int, Handler] = {
     Opcode.LEAVE: groups.leave,
     Opcode.SYNC: groups.sync,
     Opcode.FETCH_OFFSETS: groups.fetch_offsets,
-    Opcode.INIT_PRODUCER: session.init_producer,
+    Opcode.BEGIN_TXN: transactions.begin,
+    Opcode.COMMIT_TXN: transactions.commit,
+    Opcode.ABORT_TXN: transactions.abort,
+    Opcode.INIT_PRODUCER: transactions.init_producer,
+    Opcode.TXN_COMMIT_OFFSETS: transactions.commit_offsets,
+    Opcode.COMMIT_ATTEMPTS: transactions.commit_attempts,
     Opcode.HELLO: session.hello,
     Opcode.AUTHENTICATE: session.authenticate,
     Opcode.PING: session.ping,

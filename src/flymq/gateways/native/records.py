@@ -14,6 +14,7 @@ from flymq.model.delivery import Acks
 from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
+from flymq.record.header import Buffer
 from flymq.record.reading import parse_records
 from flymq.storage.admission import Appended
 from flymq.storage.log import TimedOffset
@@ -102,18 +103,35 @@ def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> 
         name = TopicPartition(part.topic, part.partition)
         try:
             partition = topics.partition(name)
-            appended, durable = partition.append(part.batches, request.acks)
+            appended = _append(connection, request, partition, part.batches, waiting)
         except FlyMQError as error:
             parts.append(wire.PartitionAppended(part.topic, part.partition, error=Failure.of(error)))
             continue
         parts.append(_appended(part, appended, partition))
-        if durable is not None:
-            waiting.append(durable)
     connection.throttle(connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, size))
     answer = wire.ProduceBatchAnswer(partitions=parts)
     if not waiting or request.acks is Acks.NONE:
         return answer
     return when_done(waiting, answer)
+
+
+def _append(
+    connection: NativeConnection,
+    request: wire.ProduceBatch,
+    partition: Partition,
+    batches: Buffer,
+    waiting: list[asyncio.Future[None]],
+) -> Appended:
+    """Append to the partition, within a transaction if the request names one; `waiting` gets what must be durable."""
+    if request.transactional_id:
+        transactions = connection.broker.transactions
+        appended, unsafe = transactions.produce(request.transactional_id, partition, batches, request.acks)
+        waiting += unsafe
+        return appended
+    appended, durable = partition.append(batches, request.acks)
+    if durable is not None:
+        waiting.append(durable)
+    return appended
 
 
 def _appended(part: wire.PartitionBatches, appended: Appended, partition: Partition) -> wire.PartitionAppended:

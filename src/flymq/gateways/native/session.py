@@ -1,12 +1,11 @@
-"""The connection itself: greeting, login, liveness, producer identities."""
+"""The connection itself: greeting, login, liveness."""
 
 from __future__ import annotations
 
 from flymq import __version__
 from flymq.gateways.native.connection import NativeConnection
-from flymq.model.errors import AuthenticationFailed, UnknownOpcode
+from flymq.model.errors import AuthenticationFailed
 from flymq.wire.native.messages import session as wire
-from flymq.wire.native.messages.transactions import InitProducer, InitProducerAnswer
 
 
 def hello(connection: NativeConnection, request: wire.Hello) -> wire.HelloAnswer:
@@ -37,9 +36,3 @@ async def authenticate(connection: NativeConnection, request: wire.Authenticate)
 
 def ping(_connection: NativeConnection, _request: wire.Ping) -> wire.Done:
     return wire.Done()
-
-
-async def init_producer(connection: NativeConnection, request: InitProducer) -> InitProducerAnswer:
-    if request.transactional_id:
-        raise UnknownOpcode("transactions are not served by this broker")
-    return InitProducerAnswer(producer_id=await connection.broker.producer_ids.take(), producer_epoch=0)

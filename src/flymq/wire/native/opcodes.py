@@ -45,6 +45,7 @@ class Opcode(IntEnum):
     ABORT_TXN = 0x22
     INIT_PRODUCER = 0x23
     TXN_COMMIT_OFFSETS = 0x24
+    COMMIT_ATTEMPTS = 0x25
 
     HELLO = 0x30
     AUTHENTICATE = 0x31

@@ -45,6 +45,7 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.ABORT_TXN: Operation(transactions.AbortTxn, transactions.EndTxnAnswer),
     Opcode.INIT_PRODUCER: Operation(transactions.InitProducer, transactions.InitProducerAnswer),
     Opcode.TXN_COMMIT_OFFSETS: Operation(transactions.TxnCommitOffsets, groups.CommitAnswer),
+    Opcode.COMMIT_ATTEMPTS: Operation(transactions.CommitAttempts, session.Done),
     Opcode.HELLO: Operation(session.Hello, session.HelloAnswer),
     Opcode.AUTHENTICATE: Operation(session.Authenticate, session.AuthenticateAnswer),
     Opcode.PING: Operation(session.Ping, session.Done),

@@ -1,12 +1,13 @@
 """Producer identities and transactions."""
 
+# ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from flymq.wire.native.messages.fields import I32, I64, U32, Message
+from flymq.wire.native.messages.fields import I32, I64, U32, Message, Offset, Part
 from flymq.wire.native.messages.groups import NO_GENERATION, OffsetToCommit
 
 ProducerEpoch = Annotated[int, Meta(ge=-1, lt=1 << 15)]
@@ -67,3 +68,19 @@ class TxnCommitOffsets(Message):
     offsets: list[OffsetToCommit]
     member: str = ""
     generation: I32 = NO_GENERATION
+
+
+class AttemptToCommit(Part):
+    """What one task of a batch has written, in a transaction that is still open."""
+
+    transactional_id: str
+    producer_id: I64
+    producer_epoch: ProducerEpoch
+
+
+class CommitAttempts(Message):
+    """Make the listed attempts of a query's batch visible together, and drop its others; once for each batch."""
+
+    query: str
+    batch: Offset
+    attempts: list[AttemptToCommit] = []
