@@ -18,6 +18,7 @@ from typing import NamedTuple
 import click
 
 from flymq import __version__
+from flymq.cli.advice import CODEC_ADVICE, CODEC_IS_SLOW
 from flymq.cli.amounts import show_bytes
 from flymq.cli.client import connection_settings
 from flymq.cli.exits import ExitCode
@@ -107,10 +108,7 @@ def check_python() -> Finding:
 def check_codec() -> Finding:
     if COMPILED:
         return Finding("record codec", Status.OK, "compiled")
-    return Finding("record codec", Status.WARN, "plain Python, about 10 times slower", CODEC_ADVICE)
-
-
-CODEC_ADVICE = "Install a C compiler, then FlyMQ again: pip install --force-reinstall --no-cache-dir flymq"
+    return Finding("record codec", Status.WARN, CODEC_IS_SLOW, CODEC_ADVICE)
 
 
 def check_disk(data_dir: Path) -> list[Finding]:

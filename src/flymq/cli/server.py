@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from flymq import __version__
+from flymq.cli.advice import CODEC_ADVICE, CODEC_IS_SLOW
 from flymq.cli.options import Noun, parse_assignment
 from flymq.cli.output import note
 from flymq.record.codec import COMPILED
@@ -54,8 +55,7 @@ def start(
     flags.update((name, value) for name, value in given.items() if value is not None)
     settings = load_config(file=config, environ=os.environ, flags=flags)
     if not COMPILED:
-        note("The compiled record codec is missing: encoding and decoding take about 10 times longer.")
-        note("Try: install a C compiler, then install FlyMQ again: pip install --force-reinstall --no-cache-dir flymq")
+        note(f"{CODEC_IS_SLOW}\nTry: {CODEC_ADVICE}")
     context.exit(run(settings, _announce))
 
 

@@ -104,6 +104,16 @@ def test_reading_begins_where_it_is_told(flymq: Flymq, broker: TestBroker) -> No
         assert flymq("consume", "from", "--from", start).lines == expected, start
 
 
+def test_a_group_goes_on_where_it_stopped(flymq: Flymq) -> None:
+    flymq("topic", "create", "shared", "-p", "2")
+    flymq("produce", "shared", stdin=b"1\n2\n3\n4\n5\n")
+    assert flymq("consume", "shared", "--group", "readers", "-n", "3").lines == ["1", "2", "3"]
+    assert flymq("consume", "shared", "--group", "readers").lines == ["4", "5"]
+    assert flymq("consume", "shared", "--group", "readers").lines == []
+    assert flymq("consume", "shared", "--group", "late", "--from", "latest").lines == []
+    assert flymq("consume", "shared", "--group", "readers", "--from", "3").code == 2
+
+
 def test_encrypted_values_need_the_key(flymq: Flymq, tmp_path: Path) -> None:
     for name in ("right", "wrong"):
         (tmp_path / name).write_text(base64.b64encode(name.encode().ljust(32, b".")).decode() + "\n")

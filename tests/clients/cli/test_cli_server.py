@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import trustme
 from tests.clients.cli.conftest import Flymq, StartFlymq
 
 from flymq import __version__
+from flymq.broker.passwords import hash_password
 from flymq.cli.app import app
 from flymq.cli.exits import run
 from flymq.client.sync.client import FlyMQClient
-from flymq.testing import TestBroker
+from flymq.testing import TestBroker, running_broker
 
 READY = re.compile(rf"FlyMQ {re.escape(__version__)} listens on (127\.0\.0\.1:\d+), data in (.+)\n")
 
@@ -59,6 +63,16 @@ def test_a_busy_port_is_named_with_what_to_do(start_flymq: StartFlymq, broker: T
     assert problem == f"flymq: port {broker.port} on 127.0.0.1 is in use"
     assert hint.startswith("Try: ")
     assert "--port" in hint
+
+
+def test_a_codec_that_is_not_compiled_is_mentioned_once(broker: TestBroker, tmp_path: Path) -> None:
+    hide = "import sys; sys.modules['flymq.record._fast'] = None; from flymq.cli import main; main()"
+    start = ["server", "start", "--port", str(broker.port), "--data-dir", str(tmp_path)]  # which is in use: it ends
+    done = subprocess.run([sys.executable, "-c", hide, *start], capture_output=True, text=True)
+    slow, advice, busy, _ = done.stderr.splitlines()
+    assert "10 times longer" in slow
+    assert advice.startswith("Try: Install a C compiler")
+    assert "is in use" in busy
 
 
 @pytest.mark.parametrize(
@@ -115,3 +129,25 @@ def test_a_password_is_read_from_its_file_and_asked_of_nobody_in_a_pipe(flymq: F
     (tmp_path / "password").write_text("wrong\n")
     refused = flymq("topic", "list", "--user", "alice", "--password-file", str(tmp_path / "password"))
     assert (refused.code, "unknown user or wrong password" in refused.err) == (1, True)
+
+
+def test_tls_and_a_login_are_a_matter_of_options(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    (tmp_path / "password").write_text("correct horse\n")
+    settings = {
+        "tls.cert_file": tmp_path / "cert.pem",
+        "tls.key_file": tmp_path / "key.pem",
+        "auth.required": True,
+        "auth.users": {"alice": str(hash_password("correct horse", salt=b"0" * 16))},
+    }
+    with running_broker(settings=settings) as guarded:
+        server = ["--server", guarded.address]
+        tls = ["--ca-file", str(tmp_path / "ca.pem")]
+        login = ["--user", "alice", "--password-file", str(tmp_path / "password")]
+        assert run(app, ["topic", "list", *server, *tls, *login]) == 0
+        assert run(app, ["topic", "list", *server, *tls]) == 1
+        assert run(app, ["topic", "list", *server, "--tls", *login]) == 3
