@@ -7,13 +7,14 @@ members of the group, comes back as a future. A member that goes away while it w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from flymq.broker.deadlines import Deadlines
 from flymq.broker.internal_topics import InternalTopic
+from flymq.broker.lag import Lag, LagMeter
 from flymq.broker.topics import Topics
 from flymq.coordination.entries import NO_GENERATION, Entry, GroupKey, MemberValue, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Group, GroupLimits, GroupState, Join
@@ -32,6 +33,7 @@ from flymq.model.errors import (
 from flymq.model.names import TopicPartition
 
 T = TypeVar("T")
+NO_OFFSET = -1
 OffsetsToCommit = Mapping[TopicPartition, OffsetValue]
 Durable = asyncio.Future[None] | None
 """Done when what was written is on the disk; None when it is there already."""
@@ -82,7 +84,9 @@ class Groups:
         self._limits = limits
         self._tables = [GroupTable(limits) for _ in range(len(topic))]
         self._waiting: dict[str, _Waiting] = {}
+        self._until_stable: dict[str, set[asyncio.Future[None]]] = {}
         self._deadlines = Deadlines(clock, self._look_at)
+        self._lag_meter = LagMeter(clock)
 
     def open(self) -> None:
         """Replay the log and go on where it ends."""
@@ -266,7 +270,11 @@ class Groups:
         """Let the offsets of a transaction count, or drop them; to do it again is harmless."""
         group = self._table(name).find(name)
         entries = [] if group is None else group.offsets.decide_end(producer, committed=committed)
-        return self._write(name, entries) if entries else None
+        durable = self._write(name, entries) if entries else None
+        for waiting in self._until_stable.pop(name, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+        return durable
 
     def durable(self, name: str) -> Durable:
         """Return when everything written so far about the group is on the disk."""
@@ -276,6 +284,23 @@ class Groups:
         """Return how far the group has read; nothing for one that is not known."""
         group = self._table(name).find(name)
         return {} if group is None else group.offsets.committed
+
+    def is_stable(self, name: str, partitions: Iterable[TopicPartition] | None) -> bool:
+        """Whether no open transaction is about to commit an offset of these partitions; None: of any."""
+        group = self._table(name).find(name)
+        if group is None or not group.offsets.pending:
+            return True
+        return partitions is not None and not any(map(group.offsets.is_pending, partitions))
+
+    async def until_stable(self, name: str, partitions: Sequence[TopicPartition] | None) -> None:
+        """Wait for the end of transactions that are about to commit offsets of these partitions."""
+        while not self.is_stable(name, partitions):
+            waiting = asyncio.get_running_loop().create_future()
+            self._until_stable.setdefault(name, set()).add(waiting)
+            try:
+                await waiting
+            finally:
+                self._until_stable.get(name, set()).discard(waiting)
 
     def _check_commit(self, name: str, committer: Committer) -> Group:
         if committer.member_id or committer.generation >= 0:
@@ -318,11 +343,46 @@ class Groups:
     def get(self, name: str) -> Group:
         return self._table(name).get(name)
 
+    def check_empty(self, name: str) -> None:
+        """Raise if the group has members: what is done to it from outside would take them by surprise."""
+        group = self._table(name).find(name)
+        if group is not None and group.members:
+            raise GroupNotEmpty(f"the group {name!r} has {len(group.members)} members")
+
+    def lag(self, partition: TopicPartition, offset: int) -> Lag:
+        """Return how far somebody who will read `offset` next is behind; unknown if the partition is gone."""
+        if partition.topic not in self._topics:
+            return Lag(NO_OFFSET)
+        return self._lag_meter.measure(self._topics.partition(partition), offset)
+
+    def forget_offsets(self, name: str, partitions: Collection[TopicPartition]) -> Durable:
+        """Forget what a group has committed for partitions that none of its members reads."""
+        group = self.get(name)
+        in_use = group.topics()
+        for partition in partitions:
+            if partition.topic in in_use:
+                raise GroupNotEmpty(f"members of the group {name!r} read {partition.topic!r}")
+        entries = group.offsets.decide_forget(partitions)
+        return self._write(name, entries) if entries else None
+
+    def expire(self) -> None:
+        """Forget offsets that nobody has used for long, and groups that have nothing left."""
+        before_ms = self._clock.now_ms() - self._limits.offset_retention_ms
+        for group in self.list():
+            if not group.members and group.generation and group.value.changed_at_ms > before_ms:
+                continue  # its members went only lately: they may come back
+            unused = group.offsets.unused_since(before_ms, but_topics=group.topics())
+            entries: list[Entry] = group.offsets.decide_forget(unused)
+            is_left_empty = len(unused) == len(group.offsets.committed) and not group.offsets.pending
+            if group.generation and not group.members and is_left_empty:
+                entries.append((GroupKey(group.name), None))
+            if entries:
+                self._write(group.name, entries)
+
     def delete(self, name: str) -> Durable:
         """Forget a group without members, and its offsets."""
         group = self.get(name)
-        if group.members:
-            raise GroupNotEmpty(f"the group {name!r} has {len(group.members)} members")
+        self.check_empty(name)
         entries: list[Entry] = group.offsets.decide_forget_all()
         if group.generation:
             entries.append((GroupKey(name), None))

@@ -15,7 +15,7 @@ from itertools import cycle
 from typing import TypeAlias
 
 from flymq.coordination.entries import MemberValue
-from flymq.coordination.subscriptions import encode_assignment, parse_subscription
+from flymq.coordination.subscriptions import encode_assignment, understand
 from flymq.model.names import TopicPartition
 
 Shares: TypeAlias = dict[str, list[TopicPartition]]
@@ -95,7 +95,7 @@ def share_out(protocol: str, members: Iterable[MemberValue], partition_counts: M
     """Return each member's share, in the bytes it will be given."""
     wishes = {}
     for member in members:
-        subscription = parse_subscription(member.metadata(protocol))
+        subscription = understand(member.metadata(protocol))
         wishes[member.member_id] = Wish(set(subscription.topics), subscription.owned, member.instance)
     shares = ASSIGNORS[protocol](wishes, partition_counts)
     return {member: encode_assignment(sorted(share)) for member, share in shares.items()}

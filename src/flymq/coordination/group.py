@@ -20,7 +20,7 @@ import msgspec
 from flymq.coordination.assignors import ASSIGNORS, share_out
 from flymq.coordination.entries import Entry, GroupKey, GroupValue, MemberValue
 from flymq.coordination.offsets import Offsets
-from flymq.coordination.subscriptions import parse_subscription
+from flymq.coordination.subscriptions import understand
 from flymq.model.errors import (
     FlyMQError,
     GroupFull,
@@ -147,7 +147,7 @@ class Group:
         if self.kind == CONSUMER:
             for member in self.members.values():
                 for _, metadata in member.value.protocols[:1]:
-                    wanted.update(parse_subscription(metadata).topics)
+                    wanted.update(understand(metadata).topics)
         return wanted
 
     # --- apply
@@ -204,9 +204,6 @@ class Group:
             raise InconsistentAssignors(f"the group {self.name!r} is of the kind {self.kind!r}, not {join.kind!r}")
         if others and not join.names.intersection(*(member.names for member in others)):
             raise InconsistentAssignors(f"no assignor of {sorted(join.names)} suits all of the group {self.name!r}")
-        if join.kind == CONSUMER:
-            for _, metadata in join.protocols:
-                parse_subscription(metadata)
         if len(others) >= limits.members_max:
             raise GroupFull(f"the group {self.name!r} has {len(others)} members already")
 

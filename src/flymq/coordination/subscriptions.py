@@ -43,6 +43,14 @@ def encode_subscription(subscription: Subscription) -> bytes:
     return b"".join(parts)
 
 
+def understand(raw: bytes) -> Subscription:
+    """Read a subscription; bytes that are none want nothing the broker could give, and are only passed on."""
+    try:
+        return parse_subscription(raw)
+    except InvalidRequest:
+        return Subscription([])
+
+
 def parse_subscription(raw: bytes) -> Subscription:
     """Read a subscription of any version; raise `InvalidRequest` when it is none."""
     reader = _Reader(raw)
@@ -58,12 +66,20 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def parse_assignment(raw: bytes) -> list[TopicPartition]:
-    """Read a member's share; no bytes at all are an empty one."""
+    """Read a member's share; raise `InvalidRequest` when it is none. No bytes at all are an empty one."""
     if not raw:
         return []
     reader = _Reader(raw)
     reader.i16()
     return reader.partitions()
+
+
+def understand_assignment(raw: bytes) -> list[TopicPartition]:
+    """Read a member's share; nothing if its leader wrote it in a way of its own."""
+    try:
+        return parse_assignment(raw)
+    except InvalidRequest:
+        return []
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from flymq.broker.admin import Admin, TopicDefaults
 from flymq.broker.broker import Access, Broker, FetchLimits
 from flymq.broker.catalog import Catalog
+from flymq.broker.expiry import run_expiry
 from flymq.broker.groups import Groups
 from flymq.broker.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
 from flymq.broker.maintenance import Maintenance, MaintenanceIntervals
@@ -144,6 +145,7 @@ class Server:
         )
         await transactions.open(was_clean=was_clean)
         self._undo.callback(transactions.close)
+        self._tasks.spawn("expiry", run_expiry(groups, transactions))
         return Broker(
             config.broker.id,
             cluster_id,

@@ -10,7 +10,8 @@ from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.messages import groups
 from flymq.wire.native.messages.fields import Message, PartitionRef, TopicPartitions
-from flymq.wire.native.messages.session import Done, ErrorAnswer
+from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST, OffsetQuery, Produce
+from flymq.wire.native.messages.session import Done, ErrorAnswer, Hello
 from flymq.wire.native.messages.topics import AddPartitions, CreateTopic, DeleteTopic
 
 
@@ -176,3 +177,73 @@ def test_a_member_that_assigns_by_itself_is_told_of_everybody(orders: RawClient)
 def refused_or_done(client: RawClient, joined: groups.SubscribeAnswer) -> str:
     answer = client.ask(groups.Heartbeat(group="readers", member=joined.member, generation=joined.generation))
     return answer.code if isinstance(answer, ErrorAnswer) else ""
+
+
+# --- administration -------------------------------------------------------------------------------------------------
+
+
+def describe(client: RawClient) -> groups.DescribeGroupAnswer:
+    answer = ask(client, groups.DescribeGroup(group="readers"))
+    assert isinstance(answer, groups.DescribeGroupAnswer)
+    return answer
+
+
+def test_a_description_tells_members_shares_and_lag(orders: RawClient) -> None:
+    ask(orders, Hello(client_id="till-7"))
+    ask(orders, Produce(topic="orders", partition=0, value=b"old", timestamp=1_000))
+    ask(orders, Produce(topic="orders", partition=0, value=b"new"))
+    joined = join(orders)
+    sync(orders, joined)
+    commit(orders, joined, 0)
+    found = describe(orders)
+    assert (found.state, found.assignor, found.generation) == ("stable", "range", 1)
+    [member] = found.members
+    assert (member.member, member.client_id, member.host) == (joined.member, "till-7", "127.0.0.1")
+    assert member.partitions == [TopicPartitions("orders", [0, 1, 2, 3])]
+    behind, *others = found.positions
+    assert (behind.offset, behind.end_offset, behind.lag, behind.member) == (0, 2, 2, joined.member)
+    assert behind.lag_ms > 1_600_000_000_000
+    assert [(other.offset, other.lag) for other in others] == [(-1, -1)] * 3
+    commit(orders, joined, 2)
+    assert (describe(orders).positions[0].lag, describe(orders).positions[0].lag_ms) == (0, 0)
+
+
+def test_groups_are_listed_until_they_are_deleted(orders: RawClient) -> None:
+    joined = join(orders)
+    listed = ask(orders, groups.ListGroups()).groups
+    assert listed == [groups.GroupSummary("readers", "stable", 1)]
+    assert refused(orders, groups.DeleteGroup(group="readers")) == "GROUP_NOT_EMPTY"
+    ask(orders, groups.Leave(group="readers", member=joined.member))
+    assert ask(orders, groups.DeleteGroup(group="readers")) == Done()
+    assert ask(orders, groups.ListGroups()).groups == []
+    assert refused(orders, groups.DescribeGroup(group="readers")) == "GROUP_NOT_FOUND"
+    assert join(orders).generation == 1
+
+
+def test_a_group_without_members_is_moved_to_positions_times_and_offsets(orders: RawClient) -> None:
+    for at in (1_000, 2_000, 3_000):
+        ask(orders, Produce(topic="orders", partition=0, value=b"v", timestamp=at))
+        ask(orders, Produce(topic="orders", partition=1, value=b"v", timestamp=at))
+    reset = groups.ResetOffsets(
+        group="readers",
+        partitions=[
+            OffsetQuery("orders", 0, 1_500),
+            OffsetQuery("orders", 1, AT_LATEST),
+            OffsetQuery("orders", 2, AT_EARLIEST),
+            OffsetQuery("orders", 9, AT_EARLIEST),
+        ],
+        offsets=[groups.OffsetToCommit("orders", 3, 5)],
+        validate_only=True,
+    )
+    tried = ask(orders, reset)
+    assert [part.offset for part in tried.partitions] == [1, 3, 0, -1, -1]
+    assert [part.error and part.error.code for part in tried.partitions[3:]] == [
+        "PARTITION_NOT_FOUND",
+        "OFFSET_OUT_OF_RANGE",
+    ]
+    assert committed(orders) == {}
+    reset.validate_only = False
+    assert ask(orders, reset).partitions == tried.partitions
+    assert committed(orders) == {("orders", 0): 1, ("orders", 1): 3, ("orders", 2): 0}
+    join(orders)
+    assert refused(orders, reset) == "GROUP_NOT_EMPTY"

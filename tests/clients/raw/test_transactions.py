@@ -13,7 +13,7 @@ from flymq.record.reading import parse_records
 from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.messages import transactions as wire
-from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.messages.fields import Message, PartitionRef
 from flymq.wire.native.messages.groups import Commit, CommitAnswer, FetchOffsets, OffsetToCommit
 from flymq.wire.native.messages.records import Fetch, FetchPartition, PartitionBatches, ProduceBatch
 from flymq.wire.native.messages.session import Done, ErrorAnswer
@@ -215,6 +215,18 @@ def test_consumed_offsets_count_exactly_when_the_transaction_commits(topic: RawC
         assert committed(topic) == {0: 1}
         ends()
         assert committed(topic) == {0: expected}
+
+
+def test_who_asks_for_stable_offsets_waits_for_the_open_transaction(topic: RawClient, second: RawClient) -> None:
+    producer = Producer(topic)
+    producer.begin()
+    producer.ask(wire.TxnCommitOffsets(**producer.identity, group="readers", offsets=[OffsetToCommit("t", 0, 4)]))
+    second.socket.sendall(encode_request(FetchOffsets(group="readers", partitions=[PartitionRef("t", 0)])))
+    elsewhere: Any = topic.ask(FetchOffsets(group="readers", partitions=[PartitionRef("t", 1)]))
+    assert elsewhere.partitions[0].offset == -1
+    producer.commit()
+    answer: Any = second.receive()
+    assert answer.partitions[0].offset == 4
 
 
 def test_offsets_of_a_fenced_member_do_not_enter_a_transaction(topic: RawClient) -> None:

@@ -10,7 +10,7 @@ from flymq.broker.fetching import FetchFrom, FetchQuery
 from flymq.broker.partition import Partition, PartitionRead
 from flymq.gateways.native.connection import Answer, AnswerLater, NativeConnection, Pieces
 from flymq.gateways.native.waiting import Later, when_done
-from flymq.model.delivery import Acks
+from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
@@ -225,25 +225,24 @@ def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wir
     for query in request.partitions:
         try:
             partition = connection.broker.topics.partition(TopicPartition(query.topic, query.partition))
-            found.append(_find_offset(partition, query, request))
+            timed = find_offset(partition, query.at, request.isolation)
+            found.append(wire.OffsetFound(query.topic, query.partition, *(timed or ())))
         except FlyMQError as error:
             found.append(wire.OffsetFound(query.topic, query.partition, error=Failure.of(error)))
     return wire.ListOffsetsAnswer(partitions=found)
 
 
-def _find_offset(partition: Partition, query: wire.OffsetQuery, request: wire.ListOffsets) -> wire.OffsetFound:
-    timed: TimedOffset | None
-    if query.at == wire.AT_EARLIEST:
-        timed = TimedOffset(partition.log.start_offset, -1, partition.leader_epoch)
-    elif query.at == wire.AT_LATEST:
-        timed = TimedOffset(partition.end_for(request.isolation), -1, partition.leader_epoch)
-    elif query.at == wire.AT_MAX_TIMESTAMP:
-        timed = partition.find_latest_time()
-    elif query.at < 0:
-        raise OffsetOutOfRange(f"{query.at} is neither a time nor a position", hint="Use -1, -2, -3 or a time in ms.")
-    else:
-        timed = partition.find_time(query.at, request.isolation)
-    return wire.OffsetFound(query.topic, query.partition, *(timed or ()))
+def find_offset(partition: Partition, at: int, isolation: Isolation) -> TimedOffset | None:
+    """Return the offset at a position or time; None when no record is so late."""
+    if at == wire.AT_EARLIEST:
+        return TimedOffset(partition.log.start_offset, -1, partition.leader_epoch)
+    if at == wire.AT_LATEST:
+        return TimedOffset(partition.end_for(isolation), -1, partition.leader_epoch)
+    if at == wire.AT_MAX_TIMESTAMP:
+        return partition.find_latest_time()
+    if at < 0:
+        raise OffsetOutOfRange(f"{at} is neither a time nor a position", hint="Use -1, -2, -3 or a time in ms.")
+    return partition.find_time(at, isolation)
 
 
 def delete_records(connection: NativeConnection, request: wire.DeleteRecords) -> wire.DeleteRecordsAnswer:
