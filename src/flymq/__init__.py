@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from flymq.client import serializers as serializers
+    from flymq import errors as errors
+    from flymq import serializers as serializers
     from flymq.client.aio.client import AsyncFlyMQClient as AsyncFlyMQClient
     from flymq.client.aio.consumer import AsyncConsumer as AsyncConsumer
     from flymq.client.aio.consumer import RebalanceListener as RebalanceListener
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from flymq.client.sync.pool import FlyMQClientPool as FlyMQClientPool
     from flymq.client.sync.producer import Producer as Producer
     from flymq.client.sync.transaction import Transaction as Transaction
-    from flymq.model import errors as errors
     from flymq.model.delivery import Acks as Acks
     from flymq.model.delivery import Isolation as Isolation
     from flymq.model.errors import FlyMQError as FlyMQError
@@ -60,14 +60,14 @@ _HOMES = {
     "Transaction": "flymq.client.sync.transaction",
     "generate_key": "flymq.client.encryption",
 }
-_MODULES = {"errors": "flymq.model.errors", "serializers": "flymq.client.serializers"}
+_MODULES = ("errors", "serializers")
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # names from the tables above, all of them strings
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        value: Any = import_module(_MODULES[name])
+        value: Any = import_module(f"flymq.{name}")
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

@@ -98,7 +98,7 @@ class Accumulator:
         with self._lock:
             used_bytes = self._used_bytes + size
             if used_bytes > self._buffer_bytes_max and self._used_bytes:
-                raise BufferFull
+                raise BufferFull(size)
             batch = topic.open_in_turn if partition is None else topic.queues[partition].open
             if batch is None or batch.size_bytes + size > topic.batch_bytes_max:
                 batch, must_wake = self._open(topic, partition, None)
@@ -115,7 +115,7 @@ class Accumulator:
         """Queue records as a batch of their own, behind what waits already. Raises `BufferFull`."""
         with self._lock:
             if self._used_bytes + size > self._buffer_bytes_max and self._used_bytes:
-                raise BufferFull
+                raise BufferFull(size)
             batch, must_wake = self._open(topic, partition, records)
             batch.size_bytes = size
             self._used_bytes += size
@@ -243,4 +243,8 @@ class Accumulator:
 
 
 class BufferFull(Exception):
-    """There is no room for the record now; wait with `on_room` and try again. Never reaches users."""
+    """There is no room for so many bytes now; wait with `on_room` and try again. Never reaches users."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(size_bytes)
+        self.size_bytes = size_bytes

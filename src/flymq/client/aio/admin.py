@@ -118,15 +118,19 @@ class AsyncAdmin:
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Remove the records before these offsets; return where each partition starts now."""
+        return await self._cluster.retry(lambda: self._delete_records(before))
+
+    async def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         started: dict[TopicPartition, int] = {}
         by_leader: dict[int, list[DeleteRecordsPartition]] = {}
         for (topic, partition), offset in before.items():
             leader = await self._cluster.leader_of(topic, partition)
-            by_leader.setdefault(leader, []).append(DeleteRecordsPartition(topic, partition, offset))
+            by_leader.setdefault(leader, []).append(DeleteRecordsPartition(topic, partition, int(offset)))
         for leader, parts in by_leader.items():
-            answer = await self._cluster.ask(DeleteRecords(partitions=parts), DeleteRecordsAnswer, broker=leader)
+            answer = await self._cluster.tell(DeleteRecords(partitions=parts), DeleteRecordsAnswer, broker=leader)
             for part in answer.partitions:
                 if part.error is not None:
+                    self._cluster.forget(part.topic)
                     raise error_of(part.error)
                 started[TopicPartition(part.topic, part.partition)] = part.log_start_offset
         return started
@@ -144,9 +148,12 @@ class AsyncAdmin:
         return await self._offsets(topic, timestamp_ms)
 
     async def _offsets(self, topic: str, at: int) -> dict[TopicPartition, int]:
-        count = len((await self._cluster.topic(topic)).partitions)
+        count = await self._partition_count(topic)
         found = await list_offsets(self._cluster, {TopicPartition(topic, n): at for n in range(count)})
         return {name: part.offset for name, part in found.items()}
+
+    async def _partition_count(self, topic: str) -> int:
+        return len((await self._cluster.retry(lambda: self._cluster.topic(topic))).partitions)
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +192,7 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, int]:
         """Move a group without members to "earliest", "latest" or a time in ms, in all partitions of a topic."""
         at = _POSITIONS[to] if isinstance(to, str) else to
-        count = len((await self._cluster.topic(topic)).partitions)
+        count = await self._partition_count(topic)
         request = groups.ResetOffsets(
             group=group, partitions=[OffsetQuery(topic, n, at) for n in range(count)], validate_only=dry_run
         )

@@ -127,9 +127,7 @@ class AsyncFlyMQClient:
 
     async def consume(self, topic: str, offset: int = 0, *, partition: int = 0) -> ConsumerRecord:
         """Return the record at one offset."""
-        leader = await self._cluster.leader_of(topic, partition)
-        request = Consume(topic=topic, partition=partition, offset=offset)
-        found = await self._cluster.ask(request, ConsumeAnswer, broker=leader)
+        found = await self._cluster.retry(lambda: self._consume(topic, partition, int(offset)))
         record = Record(
             None if found.key is None else bytes(found.key),
             None if found.value is None else bytes(found.value),
@@ -152,21 +150,33 @@ class AsyncFlyMQClient:
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> list[ConsumerRecord]:
         """Return the records of a partition from `offset` on, as many as fit into `max_bytes`; empty at the end."""
-        leader = await self._cluster.leader_of(topic, partition)
         request = Fetch(
-            partitions=[FetchPartition(topic, partition, offset, max_bytes)],
+            partitions=[FetchPartition(topic, partition, int(offset), max_bytes)],
             max_wait_ms=max_wait_ms,
             isolation=isolation,
         )
-        answer = await self._cluster.ask(request, FetchAnswer, broker=leader)
+        answer = await self._cluster.retry(lambda: self._fetch(request))
         records: list[ConsumerRecord] = []
         for part in answer.partitions:
-            if part.error is not None:
-                raise error_of(part.error)
             run = FetchedRun(memoryview(part.batches), offset, -1, part.aborted)
             records, _ = Decoder(self._cipher).decode(topic, partition, run)
         self._counters.records_received += len(records)
         return records[:max_records]
+
+    async def _consume(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
+        leader = await self._cluster.leader_of(topic, partition)
+        request = Consume(topic=topic, partition=partition, offset=offset)
+        return await self._cluster.tell(request, ConsumeAnswer, broker=leader)
+
+    async def _fetch(self, request: Fetch) -> FetchAnswer:
+        [asked] = request.partitions
+        leader = await self._cluster.leader_of(asked.topic, asked.partition)
+        answer = await self._cluster.tell(request, FetchAnswer, broker=leader)
+        for part in answer.partitions:
+            if part.error is not None:
+                self._cluster.forget(part.topic)
+                raise error_of(part.error)
+        return answer
 
     def consumer(
         self,

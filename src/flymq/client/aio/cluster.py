@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from flymq.client.aio.connection import Connection, connect
@@ -24,6 +25,7 @@ from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.messages.topics import NO_BROKER, Metadata, MetadataAnswer, TopicMetadata
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 class Cluster:
@@ -110,32 +112,35 @@ class Cluster:
 
     async def ask(self, request: Message, answer: type[M], *, broker: int = NO_BROKER) -> M:
         """Send a request that may be repeated, and do so until it is answered or the request timeout has passed."""
+        return await self.retry(lambda: self.tell(request, answer, broker=broker))
+
+    async def tell(self, request: Message, answer: type[M], *, broker: int = NO_BROKER) -> M:
+        """Send a request once. What changes something must not be repeated blindly after its answer was lost."""
+        connection = await self.connection(broker)
+        return await connection.request(request, answer, self.request_timeout_s)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Call `attempt`, which may be repeated, until it succeeds or the request timeout has passed."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.request_timeout_s
-        attempt = 0
+        count = 0
         while True:
             try:
-                connection = await self.connection(broker)
-                return await connection.request(request, answer, max(deadline_s - loop.time(), 0.001))
+                return await attempt()
             except FlyMQError as error:
-                attempt += 1
-                pause_s = self.backoff.delay_s(attempt, self.entropy)
+                count += 1
+                pause_s = self.backoff.delay_s(count, self.entropy)
                 if not self.may_retry(error) or loop.time() + pause_s >= deadline_s:
                     raise
             self.counters.retries += 1
             await asyncio.sleep(pause_s)
-
-    async def tell(self, request: Message, answer: type[M]) -> M:
-        """Send a request that must not be carried out twice: once it has left, it is not repeated."""
-        connection = await self._any_connection()
-        return await connection.request(request, answer, self.request_timeout_s)
 
     def may_retry(self, error: FlyMQError) -> bool:
         """Whether another try can help. A broker that was never there is reported at once: the address is wrong, or
         nobody has started it."""
         return error.retriable and not (isinstance(error, BrokerUnavailable) and not self._was_connected)
 
-    # --- who leads what ---------------------------------------------------------------------------------------------
+    # --- who leads what: asked once, since those who ask have their own ways to try again ---------------------------
 
     async def topic(self, name: str) -> TopicMetadata:
         """Return a topic's partitions, from memory if they are known and young enough."""
@@ -154,7 +159,7 @@ class Cluster:
 
     async def refresh(self, name: str, *, auto_create: bool = False) -> TopicMetadata:
         """Ask who leads a topic now."""
-        answer = await self.ask(Metadata(topics=[name], auto_create=auto_create), MetadataAnswer)
+        answer = await self.tell(Metadata(topics=[name], auto_create=auto_create), MetadataAnswer)
         self._learn(answer)
         for topic in answer.topics:
             if topic.error is not None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -244,7 +245,7 @@ class AsyncConsumer:
         await self.start()
         if offset < 0:
             raise OffsetOutOfRange(f"an offset is at least 0, not {offset}")
-        self._fetcher.jump(self._cursor(topic, partition), offset)
+        self._fetcher.jump(self._cursor(topic, partition), int(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go back to the oldest record of these partitions, or of all."""
@@ -383,7 +384,8 @@ class AsyncConsumer:
     async def _all_partitions(self) -> list[TopicPartition]:
         names: list[TopicPartition] = []
         for topic in self._topics:
-            count = len((await self._cluster.topic_or_new(topic)).partitions)
+            metadata = await self._cluster.retry(partial(self._cluster.topic_or_new, topic))
+            count = len(metadata.partitions)
             wanted = range(count) if self._partitions is None else self._partitions
             for partition in wanted:
                 if partition >= count:

@@ -87,7 +87,9 @@ class Membership:
         """Save the next offset to read of each partition."""
         request = wire.Commit(
             group=self.group,
-            offsets=[wire.OffsetToCommit(topic, partition, offset) for (topic, partition), offset in offsets.items()],
+            offsets=[
+                wire.OffsetToCommit(topic, partition, int(offset)) for (topic, partition), offset in offsets.items()
+            ],
             member=self.member,
             generation=self.generation,
         )

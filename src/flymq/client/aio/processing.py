@@ -146,13 +146,16 @@ class ParallelWork:
         else:
             await asyncio.to_thread(self._handler, record)
 
+    async def _original(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
+        leader = await self._cluster.leader_of(topic, partition)
+        request = Consume(topic=topic, partition=partition, offset=offset)
+        return await self._cluster.tell(request, ConsumeAnswer, broker=leader)
+
     async def _bury(self, topic: str, partition: int, offset: int, reason: Exception) -> None:
         """Put the record, byte for byte as the log has it, into the dead-letter topic, with where it comes from."""
         assert self._dead_letters is not None
         assert self._config.dead_letter_topic is not None
-        request = Consume(topic=topic, partition=partition, offset=offset)
-        leader = await self._cluster.leader_of(topic, partition)
-        original = await self._cluster.ask(request, ConsumeAnswer, broker=leader)
+        original = await self._cluster.retry(lambda: self._original(topic, partition, offset))
         origin = {
             "flymq-origin-topic": topic,
             "flymq-origin-partition": str(partition),

@@ -43,8 +43,8 @@ class AsyncProducer:
             try:
                 batch, index = self.intake.put(queues, value, key, partition, headers, timestamp)
                 break
-            except BufferFull:
-                await self._until_room()
+            except BufferFull as full:
+                await self._until_room(full.size_bytes)
         delivery = Delivery(batch, index)
         if on_delivery is not None:
             delivery.add_callback(on_delivery)
@@ -77,8 +77,8 @@ class AsyncProducer:
                         self.sender.accumulator.add_batch(queues, piece.partition, piece.records, piece.size_bytes)
                     )
                     break
-                except BufferFull:
-                    await self._until_room(piece.size_bytes)
+                except BufferFull as full:
+                    await self._until_room(full.size_bytes)
         for batch in batches:
             await settled(batch)
         return batch_result(shares, batches)
@@ -103,7 +103,7 @@ class AsyncProducer:
     ) -> None:
         await self.close()
 
-    async def _until_room(self, size_bytes: int = 1) -> None:
+    async def _until_room(self, size_bytes: int) -> None:
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sender.accumulator.on_room(size_bytes, lambda: None if room.done() else room.set_result(None))
         await room

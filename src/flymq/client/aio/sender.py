@@ -80,7 +80,7 @@ class Sender:
         """Return the queues of a topic, after asking the broker about it if it is not known."""
         if self.is_closed:
             raise ClientClosed
-        metadata = await self._cluster.topic_or_new(name)
+        metadata = await self._cluster.retry(lambda: self._cluster.topic_or_new(name))
         if self._refresh is None:
             self._refresh = self._tasks.spawn("refresh metadata", self._refresh_topics())
         return self.accumulator.set_topic(name, len(metadata.partitions), metadata.message_bytes_max)

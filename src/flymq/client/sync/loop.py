@@ -93,6 +93,10 @@ class LoopThread:
             return
 
         async def finish() -> None:
+            left = asyncio.all_tasks() - {asyncio.current_task()}  # of clients that nobody closed
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
             await self._loop.shutdown_asyncgens()
             await self._loop.shutdown_default_executor()
 

@@ -48,8 +48,8 @@ class Producer:
             try:
                 batch, index = self._put(queues, value, key, partition, headers, timestamp)
                 break
-            except BufferFull:
-                self._wait_for_room()
+            except BufferFull as full:
+                self._wait_for_room(full.size_bytes)
         delivery = Delivery(batch, index)
         if on_delivery is not None:
             delivery.add_callback(on_delivery)
@@ -80,8 +80,8 @@ class Producer:
                         self._accumulator.add_batch(queues, piece.partition, piece.records, piece.size_bytes)
                     )
                     break
-                except BufferFull:
-                    self._wait_for_room(piece.size_bytes)
+                except BufferFull as full:
+                    self._wait_for_room(full.size_bytes)
         for batch in batches:
             wait_for_batch(batch)
         return batch_result(shares, batches)
@@ -109,7 +109,7 @@ class Producer:
     def _queues(self, topic: str) -> TopicQueues:
         return self._loop.run(self._producer.sender.topic(topic))
 
-    def _wait_for_room(self, size_bytes: int = 1) -> None:
+    def _wait_for_room(self, size_bytes: int) -> None:
         if self.is_closed:
             raise ClientClosed
         gate = threading.Lock()
