@@ -7,13 +7,14 @@ Data goes to stdout, everything else to stderr. A command's file is imported whe
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import NoReturn
 
 from click.shell_completion import shell_complete
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exits import ExitCode, run
 
 COMPLETION_VARIABLE = "_FLYMQ_COMPLETE"
 """Set by the script of `flymq completion` when the shell asks what could come next."""
@@ -23,4 +24,6 @@ def main() -> NoReturn:
     """Run one command and leave with its exit code."""
     if (instruction := os.environ.get(COMPLETION_VARIABLE)) is not None:
         sys.exit(shell_complete(app, {}, "flymq", COMPLETION_VARIABLE, instruction))
+    # Close what is open, such as the membership of a group, instead of dying on the spot.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.TERMINATED))
     sys.exit(run(app, sys.argv[1:]))

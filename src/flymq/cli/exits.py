@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     WRONG_USAGE = 2
     UNREACHABLE = 3
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 MEANINGS = {
@@ -28,6 +29,7 @@ MEANINGS = {
     ExitCode.WRONG_USAGE: "There is no such command or option, or a value is not allowed.",
     ExitCode.UNREACHABLE: "No broker answered, or the connection was lost.",
     ExitCode.INTERRUPTED: "Ctrl-C.",
+    ExitCode.TERMINATED: "SIGTERM. A broker ends with 0 after either of these two.",
 }
 
 

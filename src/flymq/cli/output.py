@@ -29,7 +29,7 @@ def aligned(table: Iterable[Sequence[object]]) -> list[str]:
     heading, *rows = [[str(cell) for cell in row] for row in table]
     columns = list(zip(heading, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    to_the_right = [bool(rows) and all(map(_is_number, column[1:])) for column in columns]
+    to_the_right = [_are_numbers(column[1:]) for column in columns]
     return [
         _GAP.join(
             cell.rjust(width) if is_number else cell.ljust(width)
@@ -39,8 +39,10 @@ def aligned(table: Iterable[Sequence[object]]) -> list[str]:
     ]
 
 
-def _is_number(cell: str) -> bool:
-    return not cell or cell == "-" or cell.replace(",", "").replace(".", "").isdecimal()
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether these are numbers, some of which may be missing."""
+    known = [cell for cell in cells if cell not in ("", "-")]
+    return bool(known) and all(cell.replace(",", "").replace(".", "").isdecimal() for cell in known)
 
 
 def note(message: str) -> None:
