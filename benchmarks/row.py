@@ -23,21 +23,22 @@ def row(
     return Row(bench=bench, ours=ours, unit=unit, peer=peer, peer_value=peer_value, ratio=ratio, target=target or None)
 
 
+def cells(entry: Row) -> tuple[str, ...]:
+    """Return the row as text, a piece for each column."""
+    return (
+        entry["bench"],
+        _number(entry["ours"]),
+        entry["unit"],
+        entry["peer"] or "",
+        _number(entry["peer_value"]),
+        "" if entry["ratio"] is None else f"{entry['ratio']:.2f}",
+        entry["target"] or "",
+    )
+
+
 def show(rows: Iterable[Row]) -> str:
     """Return the rows as a table for a terminal."""
-    lines = [("what", "FlyMQ", "unit", "beside", "it", "ratio", "target")]
-    for entry in rows:
-        lines.append(
-            (
-                entry["bench"],
-                _number(entry["ours"]),
-                entry["unit"],
-                entry["peer"] or "",
-                _number(entry["peer_value"]),
-                "" if entry["ratio"] is None else f"{entry['ratio']:.2f}",
-                entry["target"] or "",
-            )
-        )
+    lines = [("what", "FlyMQ", "unit", "beside", "it", "ratio", "aim"), *map(cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(7)]
     right = {1, 4, 5}
     return "\n".join(
