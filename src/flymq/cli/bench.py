@@ -20,7 +20,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import click
 
 from flymq.cli.client import connect
-from flymq.cli.options import BrokerCommand, connection_given
+from flymq.cli.options import BrokerCommand, acks_option, compression_option, connection_given
 from flymq.cli.output import note, show
 from flymq.client.settings import DEFAULT_ADDRESS
 from flymq.client.sync.client import FlyMQClient
@@ -76,21 +76,8 @@ class Result(NamedTuple):
 @click.option(
     "-p", "--partitions", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Of the topic."
 )
-@click.option(
-    "--acks",
-    type=click.Choice(["none", "leader", "all"]),
-    default="leader",
-    show_default=True,
-    help="Whose answer to wait for.",
-)
-@click.option(
-    "-z",
-    "--compression",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-    help="How batches are packed.",
-)
+@acks_option
+@compression_option
 @click.pass_context
 def bench(context: click.Context, **options: Unpack[_Options]) -> None:
     """Measure how fast a broker is from here.

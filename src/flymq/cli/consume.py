@@ -22,6 +22,7 @@ from flymq.cli.options import BrokerCommand, wants_json
 from flymq.cli.positions import TAKES, Kind, Position, position_option
 from flymq.client.records import ConsumerRecord
 from flymq.client.sync.client import FlyMQClient
+from flymq.client.sync.consumer import Consumer
 from flymq.model.errors import PartitionNotFound, TopicNotFound
 from flymq.model.names import TopicPartition
 
@@ -64,6 +65,7 @@ def _parse_columns(_context: click.Context, _option: click.Parameter, text: str)
     callback=position_option,
     metavar="POSITION",
     default="earliest",
+    show_default=True,
     help=f"Where to begin: {TAKES}.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with new messages as they come, until Ctrl-C.")
@@ -86,14 +88,22 @@ def consume(topic: str, **options: Unpack[_Options]) -> None:
 
     Ends with the last message that is there now; --follow does not.
     """
+    with connect(**encryption_settings(options["encryption_key_file"])) as client:
+        if options["group"] is None:
+            _print(_records(client, topic, options), options)
+            return
+        with _member(client, topic, options["group"], options) as member:
+            _print(_share(member, options), options)
+
+
+def _print(records: Iterable[ConsumerRecord], options: _Options) -> None:
     as_bytes = _format(options)
     out = sys.stdout.buffer
-    with connect(**encryption_settings(options["encryption_key_file"])) as client:
-        # Consumers are left to the client to close, so that a group's offsets are committed however this ends.
-        for record in islice(_records(client, topic, options), options["count_max"]):
-            out.write(as_bytes(record))
-            if options["follow"]:
-                out.flush()
+    for record in islice(records, options["count_max"]):
+        out.write(as_bytes(record))
+        if options["follow"]:
+            out.flush()
+    out.flush()
 
 
 def _format(options: _Options) -> Column:
@@ -109,9 +119,8 @@ def _format(options: _Options) -> Column:
 
 
 def _records(client: FlyMQClient, topic: str, options: _Options) -> Iterator[ConsumerRecord]:
+    """Yield what is there, then what comes if that is wanted. The consumers are closed with the client."""
     partitions = options["partitions"] or None
-    if options["group"] is not None:
-        return _as_member(client, topic, options["group"], options)
     try:
         spans = _spans(client, topic, options["start"], partitions)
     except TopicNotFound:
@@ -179,19 +188,28 @@ def _follow(client: FlyMQClient, topic: str, spans: Spans) -> Iterator[ConsumerR
     yield from consumer
 
 
-def _as_member(client: FlyMQClient, topic: str, group: str, options: _Options) -> Iterator[ConsumerRecord]:
-    """Yield this member's share, from where the group has read to; where it has not, from one of the ends."""
+# --- in a group -----------------------------------------------------------------------------------------------------
+
+
+def _member(client: FlyMQClient, topic: str, group: str, options: _Options) -> Consumer:
+    """Join the group. It begins where it has read to; where it has not, at one of the ends."""
     start = options["start"].kind
     if start not in (Kind.EARLIEST, Kind.LATEST):
         raise click.UsageError("With --group, --from takes earliest or latest; `flymq group reset` moves a group.")
-    consumer = client.consumer(topic, group=group, partitions=options["partitions"] or None, start=start.value)
+    return client.consumer(topic, group=group, partitions=options["partitions"] or None, start=start.value)
+
+
+def _share(member: Consumer, options: _Options) -> Iterator[ConsumerRecord]:
+    """Yield this member's share. What is asked for next says that what came before has been printed: flush first."""
     if options["follow"]:
-        yield from consumer
+        yield from member
+        return
     left = options["count_max"]
     while left is None or left > 0:
-        records = consumer.poll(_POLL_MS, _RECORDS_PER_POLL if left is None else min(left, _RECORDS_PER_POLL))
+        records = member.poll(_POLL_MS, _RECORDS_PER_POLL if left is None else min(left, _RECORDS_PER_POLL))
         yield from records
+        sys.stdout.flush()
         left = None if left is None else left - len(records)
-        lag = consumer.lag()
-        if not records and lag and not any(lag.values()) and len(lag) == len(consumer.assignment()):
+        lag = member.lag()
+        if not records and lag and not any(lag.values()) and len(lag) == len(member.assignment()):
             return

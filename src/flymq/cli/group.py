@@ -9,7 +9,7 @@ import click
 from flymq.cli.amounts import show_duration_ms
 from flymq.cli.client import complete_topics, confirm, connect
 from flymq.cli.options import BrokerCommand, Noun, wants_json
-from flymq.cli.output import note, show
+from flymq.cli.output import counted, note, show
 from flymq.cli.positions import Kind, Position, position_option
 from flymq.client.descriptions import GroupDescription
 from flymq.client.sync.client import FlyMQClient
@@ -41,8 +41,7 @@ def describe(group: str) -> None:
     with connect() as client:
         found = client.admin.describe_group(group)
     if not wants_json():
-        members = f"{len(found.members)} members" if len(found.members) != 1 else "1 member"
-        click.echo(f"Group {found.name}: {found.state}, {members}\n")
+        click.echo(f"Group {found.name}: {found.state}, {counted(len(found.members), 'member')}\n")
     show(_as_json(found), _position_table(found))
 
 

@@ -85,6 +85,24 @@ def wants_json() -> bool:
     return click.get_current_context().meta.get(_OUTPUT) == "json"
 
 
+acks_option = click.option(
+    "--acks",
+    type=click.Choice(["none", "leader", "all"]),
+    default="leader",
+    show_default=True,
+    help="Whose answer to wait for.",
+)
+
+compression_option = click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="How batches are packed.",
+)
+
+
 class _Sectioned(click.Command):
     """Has a help that names subcommands first and the options of the connection last."""
 

@@ -13,8 +13,8 @@ import msgspec
 
 from flymq.cli.client import connect, encryption_option, encryption_settings, topic_argument
 from flymq.cli.messages import Message, from_json
-from flymq.cli.options import BrokerCommand, parse_assignment, wants_json
-from flymq.cli.output import note
+from flymq.cli.options import BrokerCommand, acks_option, compression_option, parse_assignment, wants_json
+from flymq.cli.output import counted, note
 from flymq.client.deliveries import Delivery
 from flymq.client.records import RecordMetadata
 from flymq.client.settings import ClientSettings
@@ -28,8 +28,6 @@ _PENDING_MAX = 100_000
 _LINGER_MS = 5  # lines come faster than answers: let them gather
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_ACKS = click.Choice(["none", "leader", "all"])
-_COMPRESSION = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 
 
 class _Options(TypedDict):
@@ -53,10 +51,8 @@ class _Options(TypedDict):
 @click.option("-p", "--partition", type=int, metavar="N", help="Write to this partition.")
 @click.option("-f", "--file", "files", multiple=True, type=_FILE, help="A whole file as one message; repeatable.")
 @click.option("--json", "is_json", is_flag=True, help="Each value or line is a message as `consume -o json` prints it.")
-@click.option("--acks", type=_ACKS, default="leader", show_default=True, help="Whose answer to wait for.")
-@click.option(
-    "-z", "--compression", type=_COMPRESSION, default="none", show_default=True, help="How batches are packed."
-)
+@acks_option
+@compression_option
 @encryption_option
 def produce(topic: str, values: tuple[str, ...], **options: Unpack[_Options]) -> None:
     """Write messages to a topic.
@@ -81,10 +77,10 @@ def produce(topic: str, values: tuple[str, ...], **options: Unpack[_Options]) ->
                     click.echo(_place_as_json(place))
         except FlyMQError:
             if written:
-                note(f"{written} messages were written before this:")
+                note(f"{counted(written, 'message')} went well before this:")
             raise
     if not prints_places:
-        note(f"Wrote {written} messages to {topic}." if written != 1 else f"Wrote 1 message to {_shown(place)}.")
+        note(f"Wrote {counted(written, 'message')} to {_shown(place) if written == 1 else topic}.")
 
 
 def _send(

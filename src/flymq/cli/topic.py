@@ -10,7 +10,7 @@ import click
 from flymq.cli.amounts import parse_bytes, parse_duration_ms, show_bytes, show_duration_ms
 from flymq.cli.client import complete_topics, confirm, connect, topic_argument
 from flymq.cli.options import BrokerCommand, Noun, parse_assignment, wants_json
-from flymq.cli.output import aligned, note, show
+from flymq.cli.output import aligned, counted, note, show
 from flymq.client.descriptions import TopicDescription
 from flymq.model.errors import TopicNotFound
 
@@ -44,7 +44,7 @@ def create(
     if wants_json():
         show(made._asdict(), [])
     else:
-        note(f"Topic {made.name} has {_count(made.partitions, 'partition')}.")
+        note(f"Topic {made.name} has {counted(made.partitions, 'partition')}.")
 
 
 @topic.command("list", cls=BrokerCommand)
@@ -132,7 +132,7 @@ def add_partitions(topic: str, total: int) -> None:
     """
     with connect() as client:
         client.admin.add_partitions(topic, total)
-    note(f"Topic {topic} has {_count(total, 'partition')}.")
+    note(f"Topic {topic} has {counted(total, 'partition')}.")
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, str | int | None]:
@@ -171,7 +171,3 @@ def _as_json(found: TopicDescription) -> dict[str, Any]:
 
 def _join(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import pytest
 from tests.clients.cli.conftest import Flymq, StartFlymq
 
+from flymq.client.sync.client import FlyMQClient
 from flymq.testing import TestBroker
 
 
@@ -56,6 +57,21 @@ def test_a_group_with_members_is_not_moved_and_a_member_that_is_told_to_end_leav
     member.terminate()
     assert member.wait(30) == 143
     assert flymq("group", "reset", readers, "--to", "earliest").code == 0
+
+
+def test_what_a_group_did_not_get_to_print_is_not_committed(
+    flymq: Flymq, broker: TestBroker, start_flymq: StartFlymq
+) -> None:
+    flymq("topic", "create", "much", "-p", "1")
+    with FlyMQClient(broker.address) as client:
+        client.produce_batch("much", [b"x" * 1000] * 2_000)
+    member = start_flymq("consume", "much", "-g", "cut-off", "--server", broker.address)
+    assert member.stdout is not None
+    member.stdout.readline()
+    member.stdout.close()
+    assert member.wait(30) == 0
+    again = flymq("consume", "much", "-g", "cut-off").lines
+    assert len(again) >= 1_900  # a pipe holds 64 KiB: that many could have been taken for printed, not more
 
 
 def test_deleting_a_group_asks_first(flymq: Flymq, readers: str) -> None:
