@@ -22,12 +22,14 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m flymq.server.settings_reference --check
+	$(BIN)/python -m flymq.cli.reference --check
 
 bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference
+	$(BIN)/python -m flymq.cli.reference
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra server --extra cli \

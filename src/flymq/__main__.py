@@ -9,7 +9,7 @@ def main() -> None:
     try:
         from flymq.cli import main as run
     except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich"):
+        if error.name != "click":
             raise
         sys.exit("flymq: the command line is not installed.\nTry: pip install 'flymq[cli,server]'")
     run()

@@ -83,7 +83,7 @@ class InvalidSetting(FlyMQError):
     """A setting has a value that is not allowed."""
 
     code = "INVALID_SETTING"
-    hint = "The message names the setting and what it takes."
+    hint = "Correct the value that the message names."
 
 
 class InvalidPartitions(FlyMQError):
@@ -196,6 +196,30 @@ class NotLeader(FlyMQError):
     code = "NOT_LEADER"
     retriable = True
     hint = "Refresh the metadata and ask the leader."
+
+
+class TopicIdNotFound(TopicNotFound):
+    """There is no topic of this id, or no longer."""
+
+    code = "TOPIC_ID_NOT_FOUND"
+    retriable = True
+    hint = "Refresh the metadata: a topic that was deleted and created again has another id."
+
+
+class FencedLeaderEpoch(FlyMQError):
+    """The client knows an older leader of the partition."""
+
+    code = "FENCED_LEADER_EPOCH"
+    retriable = True
+    hint = "Refresh the metadata and check the position against the new leader."
+
+
+class UnknownLeaderEpoch(FlyMQError):
+    """The client knows a newer leader of the partition than this broker does."""
+
+    code = "UNKNOWN_LEADER_EPOCH"
+    retriable = True
+    hint = "Try again; the broker is about to learn of the new leader."
 
 
 class OffsetOutOfRange(FlyMQError):

@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,21 @@ class BrokerProcess:
         return self.process.returncode
 
 
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
+    """Start a broker on the test's directory, as often as it likes; none is left behind."""
+    started: list[BrokerProcess] = []
+
+    def start() -> BrokerProcess:
+        started.append(BrokerProcess(tmp_path))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        if broker.process.poll() is None:
+            broker.end(signal.SIGKILL)
+
+
 def fetch_all(client: RawClient, topic: str = "t") -> list[bytes]:
     answer = client.ask(Fetch(partitions=[FetchPartition(topic, 0, 0, max_bytes=8 << 20)], max_bytes=8 << 20))
     return [record.value for record in parse_records(answer.partitions[0].batches)]
@@ -65,8 +81,8 @@ def test_topics_records_and_the_cluster_id_outlive_a_restart(tmp_path):
         client.close()
 
 
-def test_sigterm_answers_what_waits_and_exits_with_zero(tmp_path):
-    broker = BrokerProcess(tmp_path)
+def test_sigterm_answers_what_waits_and_exits_with_zero(tmp_path, start):
+    broker = start()
     client = RawClient(broker.port)
     client.ask(CreateTopic(topic="t", partitions=1))
     client.socket.sendall(encode_request(Fetch(id=5, partitions=[FetchPartition("t", 0, 0)], max_wait_ms=60_000)))
@@ -83,8 +99,8 @@ def test_sigterm_answers_what_waits_and_exits_with_zero(tmp_path):
 
 
 @pytest.mark.parametrize("round_number", range(3))
-def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_producer(tmp_path, round_number):
-    broker = BrokerProcess(tmp_path)
+def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_producer(start, round_number):
+    broker = start()
     client = RawClient(broker.port)
     client.ask(CreateTopic(topic="t", partitions=1, settings={"persistence": "fsync"}))
     producer = client.ask(InitProducer())
@@ -102,7 +118,7 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_
             assert client.receive().partitions[0].error is None
         assert broker.end(signal.SIGKILL) == -signal.SIGKILL
         client.close()
-        broker = BrokerProcess(tmp_path)
+        broker = start()
         client = RawClient(broker.port)
         sent += answered
         stored = fetch_all(client)
