@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flymq.client.deliveries import Batch
+from flymq.model.errors import ClientClosed
 
 RECORD_OVERHEAD_BYTES = 16
 """What a record takes in a batch besides its key and value, about."""
@@ -68,7 +69,7 @@ class Accumulator:
         wake: Callable[[], None],
     ) -> None:
         self._batch_bytes_max = batch_bytes_max
-        self._buffer_bytes_max = buffer_bytes_max
+        self._buffer_bytes_max = buffer_bytes_max  # negative: closed
         self._linger_s = linger_s
         self._now_s = now_s
         self._wake = wake
@@ -97,8 +98,8 @@ class Accumulator:
         must_wake = False
         with self._lock:
             used_bytes = self._used_bytes + size
-            if used_bytes > self._buffer_bytes_max and self._used_bytes:
-                raise BufferFull(size)
+            if used_bytes > self._buffer_bytes_max:
+                self._check_room(size)
             batch = topic.open_in_turn if partition is None else topic.queues[partition].open
             if batch is None or batch.size_bytes + size > topic.batch_bytes_max:
                 batch, must_wake = self._open(topic, partition, None)
@@ -114,8 +115,8 @@ class Accumulator:
     def add_batch(self, topic: TopicQueues, partition: int | None, records: list[Any], size: int) -> Batch:
         """Queue records as a batch of their own, behind what waits already. Raises `BufferFull`."""
         with self._lock:
-            if self._used_bytes + size > self._buffer_bytes_max and self._used_bytes:
-                raise BufferFull(size)
+            if self._used_bytes + size > self._buffer_bytes_max:
+                self._check_room(size)
             batch, must_wake = self._open(topic, partition, records)
             batch.size_bytes = size
             self._used_bytes += size
@@ -126,10 +127,17 @@ class Accumulator:
     def on_room(self, size: int, callback: Callable[[], None]) -> None:
         """Call back when there is room for `size` bytes; at once if there is."""
         with self._lock:
-            if self._used_bytes + size > self._buffer_bytes_max and self._used_bytes:
+            if self._used_bytes and self._used_bytes + size > self._buffer_bytes_max >= 0:
                 self._room_waiters.append(callback)
                 return
         callback()
+
+    def _check_room(self, size: int) -> None:
+        """A record larger than the whole buffer passes when the buffer is empty."""
+        if self._buffer_bytes_max < 0:
+            raise ClientClosed
+        if self._used_bytes:
+            raise BufferFull(size)
 
     def _open(self, topic: TopicQueues, partition: int | None, records: list[Any] | None) -> tuple[Batch, bool]:
         """Begin a batch; say whether the client must be woken. One that comes with its records is closed at once."""
@@ -222,6 +230,14 @@ class Accumulator:
                     queue.next_sequence = 0
                     if queue.batches and not queue.is_busy:
                         queue.batches[0].encoded = None
+
+    def close(self) -> None:
+        """Take no more records; those who wait for room are told so by their next try."""
+        with self._lock:
+            self._buffer_bytes_max = -1
+            waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            waiter()
 
     def begin_flush(self) -> None:
         """Let nothing linger until `end_flush`."""

@@ -4,6 +4,7 @@ import pytest
 
 from flymq.client.accumulator import Accumulator, BufferFull, TopicQueues
 from flymq.host.clock import ManualClock
+from flymq.model.errors import ClientClosed
 
 
 class Setting:
@@ -156,6 +157,18 @@ def test_a_record_larger_than_the_buffer_passes_when_the_buffer_is_empty():
     setting.add("huge", size=1000)
     with pytest.raises(BufferFull):
         setting.add("a")
+
+
+def test_a_closed_accumulator_takes_nothing_and_wakes_those_who_wait():
+    setting = Setting(buffer_bytes=10)
+    setting.add("a")
+    told = []
+    setting.accumulator.on_room(10, lambda: told.append("woken"))
+    setting.accumulator.close()
+    assert told == ["woken"]
+    with pytest.raises(ClientClosed):
+        setting.add("b")
+    assert len(setting.ready()) == 1, "what was taken before is still sent"
 
 
 def test_whoever_asks_for_room_that_is_there_is_told_at_once():

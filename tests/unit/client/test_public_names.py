@@ -18,7 +18,7 @@ PAIRS = [
     (AsyncAdmin, Admin),
 ]
 # What the implementation offers to the facade and users do not call.
-INNER = {"next_handout", "next_batch", "take_all"}
+INNER = {"next_handout", "next_batch", "take_all", "disown"}
 
 
 def public_methods(of: type) -> dict[str, inspect.Signature]:

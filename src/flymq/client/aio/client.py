@@ -250,6 +250,18 @@ class AsyncFlyMQClient:
         if first_error is not None:
             raise first_error
 
+    def abort(self) -> None:
+        """Disconnect at once, without writing what is left."""
+        self._is_closed = True
+        self._cluster.abort()
+
+    def disown(self) -> None:
+        """Take no more calls, in a forked process that has this client's memory but not its loop."""
+        self._is_closed = True
+        for part in (self._default_producer, *self._opened, *self._transactional.values()):
+            if isinstance(part, AsyncProducer):
+                part.sender.accumulator.close()
+
     def _remember(self, part: AsyncProducer | AsyncConsumer) -> None:
         """Keep it, to close it with the client; let go of those closed already."""
         self._opened = [open_part for open_part in self._opened if not open_part.is_closed]

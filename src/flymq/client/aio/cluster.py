@@ -98,12 +98,16 @@ class Cluster:
             self._addresses.setdefault(connection.broker, address)
         return connection
 
-    async def close(self) -> None:
+    def abort(self) -> None:
+        """Disconnect at once. What is on its way fails."""
         self._is_closed = True
         for attempt in list(self._connecting.values()):
             attempt.cancel()
         for connection in self._connections.values():
             connection.close(ClientClosed())
+
+    async def close(self) -> None:
+        self.abort()
         await asyncio.gather(*self._connecting.values(), return_exceptions=True)
         await asyncio.sleep(0)  # let the loop tell the connections that they are lost
         self._connections.clear()

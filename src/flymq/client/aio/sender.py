@@ -103,6 +103,7 @@ class Sender:
         """Send what is left, then stop."""
         if self.is_closed:
             return
+        self.accumulator.close()
         try:
             await self.flush()
         finally:

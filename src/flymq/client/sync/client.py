@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import contextlib
+import os
 import weakref
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -22,6 +26,11 @@ from flymq.client.sync.loop import LoopThread
 from flymq.client.sync.producer import Producer
 from flymq.client.sync.transaction import Transaction
 from flymq.model.delivery import Isolation
+from flymq.model.errors import FlyMQError
+
+_open_clients: weakref.WeakSet[FlyMQClient] = weakref.WeakSet()
+
+CLOSE_AT_EXIT_TIMEOUT_S = 10
 
 
 class FlyMQClient:
@@ -37,8 +46,9 @@ class FlyMQClient:
         self._client = AsyncFlyMQClient(bootstrap_servers, **settings)
         self._loop = LoopThread.acquire()
         self._producer: Producer | None = None
-        # A client that is dropped without `close` lets go of the loop at the latest when the program ends.
-        self._release = weakref.finalize(self, LoopThread.release)
+        self._release = weakref.finalize(self, _let_go, self._client, self._loop)
+        self._release.atexit = False
+        _open_clients.add(self)
         self.admin = Admin(self._loop, self._client.admin)
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -167,12 +177,18 @@ class FlyMQClient:
         """Return connections, request latency, errors, retries and record counts as of now."""
         return self._client.metrics()
 
+    def abort(self) -> None:
+        """Disconnect at once, without writing what is left."""
+        _open_clients.discard(self)
+        self._release()
+
     def close(self) -> None:
         """Write what is left, close producers and consumers, disconnect."""
         if self._release.alive:
             try:
                 self._loop.run(self._client.close())
             finally:
+                _open_clients.discard(self)
                 self._release()
 
     def __enter__(self) -> FlyMQClient:
@@ -183,3 +199,28 @@ class FlyMQClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _let_go(client: AsyncFlyMQClient, loop: LoopThread) -> None:
+    """Disconnect, and end the loop if it was the last client. A client that was dropped ends here, too."""
+    loop.post(client.abort)
+    LoopThread.release()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Write what is left when a program ends without closing its clients."""
+    for client in list(_open_clients):
+        with contextlib.suppress(FlyMQError, TimeoutError):
+            client._loop.run(asyncio.wait_for(client._client.close(), CLOSE_AT_EXIT_TIMEOUT_S))
+        client.abort()
+
+
+def _disown_all() -> None:
+    for client in list(_open_clients):
+        client._release.detach()
+        client._client.disown()
+    _open_clients.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)

@@ -23,6 +23,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._is_orphan = False
         self._thread = threading.Thread(target=self._run, name="flymq client", daemon=True)
         self._thread.start()
 
@@ -46,6 +47,8 @@ class LoopThread:
     @classmethod
     def forget_after_fork(cls) -> None:
         """A forked child has the memory but not the thread: its first client starts another."""
+        if cls._shared is not None:
+            cls._shared._is_orphan = True
         cls._shared = None
         cls._users = 0
         cls._guard = threading.Lock()
@@ -57,6 +60,11 @@ class LoopThread:
             raise InvalidSetting(
                 "a blocking call from a callback of the client would wait for itself",
                 hint="Callbacks must not block; hand the work to another thread.",
+            )
+        if self._is_orphan:
+            work.close()
+            raise ClientClosed(
+                "the client was made before this process was forked", hint="Make one in each process, after the fork."
             )
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -81,7 +89,8 @@ class LoopThread:
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
         """Run a function on the loop some time soon."""
-        self._loop.call_soon_threadsafe(function, *args)
+        if not self._is_orphan:
+            self._loop.call_soon_threadsafe(function, *args)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -16,7 +16,6 @@ from flymq.client.deliveries import Batch, BatchResult, Delivery, OnDelivery, wa
 from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
 from flymq.client.sync.loop import LoopThread
-from flymq.model.errors import ClientClosed
 
 
 class Producer:
@@ -110,8 +109,6 @@ class Producer:
         return self._loop.run(self._producer.sender.topic(topic))
 
     def _wait_for_room(self, size_bytes: int) -> None:
-        if self.is_closed:
-            raise ClientClosed
         gate = threading.Lock()
         gate.acquire()
         self._accumulator.on_room(size_bytes, gate.release)
