@@ -38,7 +38,7 @@ FIXED = {  # Kafka's type → struct code, Python type, empty value
 SIZED = {  # Kafka's type → method, Python type, empty value
     "string": ("string", "str", '""'),
     "bytes": ("octets", "bytes", 'b""'),
-    "records": ("records", "Buffer", 'b""'),
+    "records": ("records", "Records", 'b""'),
 }
 IN_MS = ("timedelta_i32", "timedelta_i64", "datetime_i64")  # kio takes the unit off these names
 
@@ -132,12 +132,14 @@ def read_field(field: dataclasses.Field[Any], version: int) -> tuple[Field, type
     kafka_type = inner.__name__ if inner else field.metadata["kafka_type"]
     name = field.name.removeprefix("v3_and_below_")
     name = f"{name}_ms" if kafka_type in IN_MS else name
+    is_tagged_struct = inner is not None and not is_array and "tag" in field.metadata
     found = Field(
         name=name,
         type=kafka_type,
         is_struct=inner is not None,
         is_array=is_array,
-        is_nullable=is_nullable and (is_array or kafka_type not in FIXED),
+        # A tagged struct that is missing says as much as one with nothing but defaults, and costs less.
+        is_nullable=(is_nullable and (is_array or kafka_type not in FIXED)) or is_tagged_struct,
         tag=field.metadata.get("tag"),
         default=default_of(field, kafka_type, is_array),
         versions={version},
@@ -189,17 +191,20 @@ class Module:
             self.write_parser(shape)
         for shape in responses:
             self.write_encoder(shape)
+        self.lines.append(f"\nRESPONSE = {class_name(self.api, 'response')}\n")
         return "\n".join([*self.head(request_compact), *self.lines])
 
     def head(self, compact_from: int | None) -> Iterator[str]:
         first, last = self.versions
         span = f"version {first}" if first == last else f"versions {first} to {last}"
         yield f'"""{class_name(self.api, "")}, {span}. Written by tools/generate_kafka_codecs.py: do not edit."""'
-        yield "\nfrom __future__ import annotations\n"
         body = "\n".join(self.lines)
-        yield f"from dataclasses import dataclass{', field' if 'field(' in body else ''}"
+        if "= []" in body:
+            yield "\n# ruff: noqa: RUF012  # msgspec copies an empty list that is a default"
+        yield "\nfrom __future__ import annotations\n"
         yield "from struct import Struct\n" if self.forms else ""
-        names = [name for name in ("NO_ID", "Buffer", "Reader", "Writer") if name in body]
+        yield "import msgspec\n"
+        names = [name for name in ("NO_ID", "Reader", "Records", "Writer") if name in body]
         yield f"from flymq.wire.kafka.values import {', '.join(names)}\n"
         yield f"COMPACT_FROM = {last + 1 if compact_from is None else compact_from}"
         for form, name in self.forms.items():
@@ -207,14 +212,10 @@ class Module:
         yield ""
 
     def write_class(self, shape: Shape) -> None:
-        self.lines += ["\n@dataclass(slots=True)", f"class {shape.name}:"]
+        self.lines.append(f"\nclass {shape.name}(msgspec.Struct):")
         for field in shape.fields:
-            initial = field.initial()
-            if field.is_struct and not field.is_array and not field.is_nullable:
-                initial = f"field(default_factory={field.type})"
-            elif initial == "[]":
-                initial = "field(default_factory=list)"
-            self.lines.append(f"    {field.name}: {field.annotation()} = {initial}")
+            assert field.is_array or field.is_nullable or not field.is_struct, "a default that all would share"
+            self.lines.append(f"    {field.name}: {field.annotation()} = {field.initial()}")
         if not shape.fields:
             self.lines.append('    """It says nothing but that it is asked."""')
         self.lines.append("")
@@ -288,7 +289,8 @@ class Module:
         else:
             one = f"{reader}.{SIZED[field.type][0]}()"
         if not field.is_array:
-            return f"{one} if {reader}.is_present() else None" if field.is_nullable else one
+            may_miss = field.is_nullable and field.tag is None
+            return f"{one} if {reader}.is_present() else None" if may_miss else one
         if field.is_nullable:
             return f"None if (amount := {reader}.nullable_count()) < 0 else [{one} for _ in range(amount)]"
         return f"[{one} for _ in range({reader}.count())]"
@@ -343,14 +345,15 @@ class Module:
                 yield f"    {writer} += {self.form([field])}.pack({one})"
             else:
                 yield f"    {writer}.{SIZED[field.type][0]}({one})"
-        elif field.is_struct and field.is_nullable:
+        elif field.is_struct and field.is_nullable and field.tag is None:
             yield f"{writer}.presence({value})"
             yield f"if {value} is not None:"
             yield f"    _encode_{snake(field.type)}({writer}, {value}, version)"
         elif field.is_struct:
             yield f"_encode_{snake(field.type)}({writer}, {value}, version)"
         else:
-            yield f"{writer}.{nullable}{'octets' if field.type == 'records' else SIZED[field.type][0]}({value})"
+            method = "records" if field.type == "records" else nullable + SIZED[field.type][0]
+            yield f"{writer}.{method}({value})"
 
     def encode_tags(self, tagged: list[Field]) -> None:
         if not tagged:

@@ -187,13 +187,15 @@ class Admin:
         for partition in topic.partitions:
             partition.configure(config)
 
-    async def add_partitions(self, name: str, partitions: int) -> None:
+    async def add_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
         """Let a topic have `partitions` partitions in all."""
         topic = self._topics.get(name)
         old = topic.entry
         if partitions <= old.partitions:
             raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions, more than {partitions} - 1")
         self._check_partitions(partitions)
+        if validate_only:
+            return
         entry = msgspec.structs.replace(old, partitions=partitions)
         states = [self._new_state() for _ in range(partitions - old.partitions)]
         logs: list[PartitionLog] = await self._threads.run(

@@ -259,8 +259,13 @@ class Groups:
     def commit_in_transaction(
         self, name: str, committer: Committer, producer: ProducerIdentity, offsets: OffsetsToCommit
     ) -> tuple[dict[TopicPartition, FlyMQError], Durable]:
-        """As `commit`, but the offsets count only once the producer's transaction commits."""
-        group = self._check_commit(name, committer)
+        """As `commit`, but the offsets count only once the producer's transaction commits.
+
+        A producer that does not say for which member it commits is taken at its word: its transactional id, which only
+        one producer holds, stands for the member.
+        """
+        is_anonymous = committer == Committer()
+        group = self._table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
         good, errors = self._check_offsets(offsets)
         durable = self._write(name, group.offsets.decide_pend(producer, good)) if good else None
         self._table(name).drop_if_unused(group)

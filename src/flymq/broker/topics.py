@@ -12,7 +12,7 @@ from flymq.broker.fetching import Fetches, FetchQuery, MaybeLater
 from flymq.broker.partition import Partition, PartitionRead
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks
-from flymq.model.errors import PartitionNotFound, TopicNotFound
+from flymq.model.errors import PartitionNotFound, TopicIdNotFound, TopicNotFound
 from flymq.model.names import TopicPartition, is_internal
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import Buffer
@@ -58,6 +58,7 @@ class Topics:
         self._flusher = flusher
         self._clock = clock
         self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
         self.fetches = Fetches(self.partition)
         self.watchers: list[Callable[[str], None]] = []
         """Called with the name of a topic that has come, gone or grown."""
@@ -77,14 +78,20 @@ class Topics:
             raise TopicNotFound(f"there is no topic {name!r}")
         return topic
 
+    def get_by_id(self, topic_id: bytes) -> Topic:
+        """Return the topic that has this id, given by its 16 bytes; one of the same name made later has another."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise TopicIdNotFound(f"there is no topic of the id {topic_id.hex()}")
+        return topic
+
     def partition(self, name: TopicPartition) -> Partition:
         partitions = self.get(name[0]).partitions
-        try:
-            return partitions[name[1]]
-        except IndexError:
+        if not 0 <= name[1] < len(partitions):
             raise PartitionNotFound(
                 f"the topic {name[0]!r} has the partitions 0 to {len(partitions) - 1}, not {name[1]}"
-            ) from None
+            )
+        return partitions[name[1]]
 
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
@@ -113,7 +120,7 @@ class Topics:
 
     def add(self, name: str, entry: TopicEntry, config: TopicConfig) -> Topic:
         """Know a topic that has no open partitions yet."""
-        topic = self._topics[name] = Topic(name, entry, config, [], [])
+        topic = self._topics[name] = self._by_id[entry.topic_id.bytes] = Topic(name, entry, config, [], [])
         return topic
 
     def add_partitions(self, topic: Topic, logs: list[PartitionLog], states: list[PartitionEntry]) -> None:
@@ -128,7 +135,9 @@ class Topics:
 
     def remove(self, name: str) -> None:
         """Stop to serve a topic that is no more; whoever waits for its records finds it gone."""
-        for partition in self._topics.pop(name).partitions:
+        topic = self._topics.pop(name)
+        del self._by_id[topic.topic_id.bytes]
+        for partition in topic.partitions:
             partition.wake()
         self._tell_watchers(name)
 
@@ -141,3 +150,4 @@ class Topics:
         for partition in self.partitions():
             partition.log.close()
         self._topics.clear()
+        self._by_id.clear()

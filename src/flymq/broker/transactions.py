@@ -198,6 +198,10 @@ class Transactions:
         errors, durable = self._groups.commit_in_transaction(group, committer, producer, offsets)
         return errors, waiting if durable is None else [*waiting, durable]
 
+    def known(self) -> list[tuple[str, TransactionValue]]:
+        """All transactional ids and what is known of them, in the order of the ids."""
+        return sorted(self._all(), key=lambda item: item[0])
+
     # --- the end
 
     async def end(

@@ -24,9 +24,11 @@ from flymq.coordination.group import GroupLimits
 from flymq.coordination.transactions import TransactionLimits
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
+from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.handlers import HANDLERS as KAFKA_HANDLERS
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
 from flymq.gateways.native.connection import NativeConnection, speaks_native
-from flymq.gateways.native.handlers import HANDLERS
+from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
 from flymq.host.clock import SystemClock
 from flymq.host.disk import SystemDisk
 from flymq.host.entropy import new_id, system_entropy
@@ -37,6 +39,7 @@ from flymq.server.config import ClientAuth, Config, TlsSettings
 from flymq.storage.directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
+from flymq.wire.kafka.framing import speaks_kafka
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +174,11 @@ class Server:
             ClientQuota(quotas.fetch_bytes_per_s),
             ConnectionLimits(limits.requests_inflight_per_connection_max, limits.request_bytes_max),
         )
-        gateways = [Gateway("native", speaks_native, lambda: NativeConnection(broker, shared, HANDLERS))]
+        gateways = [
+            Gateway("native", speaks_native, lambda: NativeConnection(broker, shared, NATIVE_HANDLERS)),
+            # Last: a request of Kafka's has no mark of its own, only a length and a number that can be one.
+            Gateway("kafka", speaks_kafka, lambda: KafkaConnection(broker, shared, KAFKA_HANDLERS)),
+        ]
         listener_limits = ListenerLimits(
             limits.connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000
         )

@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+import msgspec
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
@@ -93,6 +94,8 @@ def to_ours(message: Any, cls: type) -> Any:
     for field in dataclasses.fields(message):
         name, value = _plain(field, getattr(message, field.name))
         inner = _struct_of(types[name])
+        if "tag" in field.metadata and dataclasses.is_dataclass(value) and value == field.default:
+            value = None  # a struct of defaults and none at all are the same bytes
         if inner is not None and value is not None:
             value = [to_ours(each, inner) for each in value] if isinstance(value, tuple) else to_ours(value, inner)
         values[name] = list(value) if isinstance(value, tuple) else value
@@ -115,6 +118,6 @@ def _plain(field: dataclasses.Field[Any], value: Any) -> tuple[str, Any]:
 
 def _struct_of(hint: Any) -> type | None:
     """Return the message class in `C`, `C | None` or `list[C]`."""
-    if dataclasses.is_dataclass(hint):
-        return hint  # type: ignore[return-value]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint
     return next((found for each in get_args(hint) if (found := _struct_of(each)) is not None), None)

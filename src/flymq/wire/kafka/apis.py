@@ -51,8 +51,6 @@ class Api(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -80,7 +78,7 @@ CODECS: dict[Api, Versions] = {
     Api.SYNC_GROUP: Versions(0, 5),
     Api.DESCRIBE_GROUPS: Versions(0, 6),
     Api.LIST_GROUPS: Versions(0, 5),
-    Api.SASL_HANDSHAKE: Versions(0, 1),
+    Api.SASL_HANDSHAKE: Versions(1, 1),
     Api.API_VERSIONS: Versions(0, 4),
     Api.CREATE_TOPICS: Versions(2, 7),
     Api.DELETE_TOPICS: Versions(1, 6),
@@ -104,8 +102,6 @@ CODECS: dict[Api, Versions] = {
     Api.DESCRIBE_PRODUCERS: Versions(0, 0),
     Api.DESCRIBE_TRANSACTIONS: Versions(0, 0),
     Api.LIST_TRANSACTIONS: Versions(0, 1),
-    Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
-    Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
 """The versions the codecs know. A gateway may serve fewer requests, never other versions."""

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from flymq.model.errors import InvalidRequest
 from flymq.wire.kafka.apis import Api
 from flymq.wire.kafka.framing import RESPONSE_HEAD_SIZE, seal_response
-from flymq.wire.kafka.values import CompactReader, CompactWriter, Reader, Writer
+from flymq.wire.kafka.values import Body, Buffer, CompactReader, CompactWriter, Reader, Writer
 
 
 class Messages(Protocol):
     """What every module of `messages` has."""
 
     COMPACT_FROM: int
+    RESPONSE: type[Any]
 
     def parse_request(self, reader: Reader, version: int, /) -> Any: ...
 
@@ -58,9 +59,9 @@ def begin_response(api: int, version: int) -> Writer:
     return writer
 
 
-def encode_response(api: int, version: int, correlation_id: int, response: Any) -> bytearray:
-    """Return the bytes of a response, its length in front."""
+def encode_response(api: int, version: int, correlation_id: int, response: Any) -> list[Buffer | Body]:
+    """Return a response, its length in front, in the pieces it is to be sent in."""
     writer = begin_response(api, version)
     messages_of(api).encode_response(writer, response, version)
-    seal_response(writer, correlation_id)
-    return writer
+    seal_response(writer, correlation_id, sum(body.length for _, body in writer.bodies))
+    return writer.pieces()

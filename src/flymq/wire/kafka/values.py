@@ -15,11 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sized
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 from flymq.model.errors import InvalidRequest
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Body(Protocol):
+    """Record batches that lie somewhere else, as in a file, and are sent from there."""
+
+    @property
+    def length(self) -> int: ...
+
+
+Records = Buffer | Body
 
 NO_ID = bytes(16)
 """Topic ids are their 16 bytes; this is none."""
@@ -156,9 +166,13 @@ class CompactReader(Reader):
 
 
 class Writer(bytearray):
-    """A message that grows, in the classic form."""
+    """A message that grows, in the classic form. Bodies are left out, and their places are kept: see `pieces`."""
 
-    __slots__ = ()
+    __slots__ = ("bodies",)
+
+    def __init__(self, room: int = 0) -> None:
+        super().__init__(room)
+        self.bodies: list[tuple[int, Body]] = []
 
     def string(self, value: str) -> None:
         raw = value.encode()
@@ -177,6 +191,29 @@ class Writer(bytearray):
     def nullable_octets(self, value: Buffer | None) -> None:
         if self.nullable_amount(value):
             self += value  # type: ignore[arg-type]  # not None, as it has a length
+
+    def records(self, value: Records | None) -> None:
+        if value is None or isinstance(value, (bytes, bytearray, memoryview)):
+            self.nullable_octets(value)
+        else:
+            self.size(value.length)
+            self.bodies.append((len(self), value))
+
+    def size(self, size: int) -> None:
+        """Write how many bytes follow."""
+        self += _I32.pack(size)
+
+    def pieces(self) -> list[Buffer | Body]:
+        """Return the message as it is to be sent: what was written, with the bodies in their places."""
+        if not self.bodies:
+            return [self]
+        pieces: list[Buffer | Body] = []
+        whole, start = memoryview(self), 0
+        for position, body in self.bodies:
+            pieces += (whole[start:position], body)
+            start = position
+        pieces.append(whole[start:])
+        return pieces
 
     def amount(self, values: Sized) -> None:
         """Write how many elements or bytes follow."""
@@ -233,6 +270,9 @@ class CompactWriter(Writer):
             self += b"\0"
         else:
             self.string(value)
+
+    def size(self, size: int) -> None:
+        self.varint(size + 1)
 
     def amount(self, values: Sized) -> None:
         self.varint(len(values) + 1)

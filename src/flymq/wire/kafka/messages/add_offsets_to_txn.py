@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,16 +13,14 @@ _QH = Struct(">qh")
 _IH = Struct(">ih")
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(msgspec.Struct):
     transactional_id: str = ""
     producer_id: int = 0
     producer_epoch: int = 0
     group_id: str = ""
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
 
@@ -37,3 +36,6 @@ def parse_request(reader: Reader, version: int) -> AddOffsetsToTxnRequest:
 def encode_response(writer: Writer, value: AddOffsetsToTxnResponse, version: int) -> None:
     writer += _IH.pack(value.throttle_time_ms, value.error_code)
     writer.end()
+
+
+RESPONSE = AddOffsetsToTxnResponse

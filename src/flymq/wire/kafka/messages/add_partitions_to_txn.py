@@ -1,9 +1,12 @@
 """AddPartitionsToTxn, versions 0 to 3. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,36 +16,31 @@ _IH = Struct(">ih")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopic:
+class AddPartitionsToTxnTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[int] = field(default_factory=list)
+    partitions: list[int] = []
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(msgspec.Struct):
     transactional_id: str = ""
     producer_id: int = 0
     producer_epoch: int = 0
-    topics: list[AddPartitionsToTxnTopic] = field(default_factory=list)
+    topics: list[AddPartitionsToTxnTopic] = []
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnPartitionResult:
+class AddPartitionsToTxnPartitionResult(msgspec.Struct):
     partition_index: int = 0
     partition_error_code: int = 0
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopicResult:
+class AddPartitionsToTxnTopicResult(msgspec.Struct):
     name: str = ""
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(default_factory=list)
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(default_factory=list)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
 
 
 def _parse_add_partitions_to_txn_topic(reader: Reader, _version: int) -> AddPartitionsToTxnTopic:
@@ -83,3 +81,6 @@ def encode_response(writer: Writer, value: AddPartitionsToTxnResponse, version: 
     for add_partitions_to_txn_topic_result in value.results_by_topic_v3_and_below:
         _encode_add_partitions_to_txn_topic_result(writer, add_partitions_to_txn_topic_result, version)
     writer.end()
+
+
+RESPONSE = AddPartitionsToTxnResponse

@@ -1,9 +1,12 @@
 """AlterConfigs, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,37 +17,32 @@ _H = Struct(">h")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class AlterableConfig:
+class AlterableConfig(msgspec.Struct):
     name: str = ""
     value: str | None = None
 
 
-@dataclass(slots=True)
-class AlterConfigsResource:
+class AlterConfigsResource(msgspec.Struct):
     resource_type: int = 0
     resource_name: str = ""
-    configs: list[AlterableConfig] = field(default_factory=list)
+    configs: list[AlterableConfig] = []
 
 
-@dataclass(slots=True)
-class AlterConfigsRequest:
-    resources: list[AlterConfigsResource] = field(default_factory=list)
+class AlterConfigsRequest(msgspec.Struct):
+    resources: list[AlterConfigsResource] = []
     validate_only: bool = False
 
 
-@dataclass(slots=True)
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(msgspec.Struct):
     error_code: int = 0
     error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
 
 
-@dataclass(slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    responses: list[AlterConfigsResourceResponse] = field(default_factory=list)
+    responses: list[AlterConfigsResourceResponse] = []
 
 
 def _parse_alterable_config(reader: Reader, _version: int) -> AlterableConfig:
@@ -83,3 +81,6 @@ def encode_response(writer: Writer, value: AlterConfigsResponse, version: int) -
     for alter_configs_resource_response in value.responses:
         _encode_alter_configs_resource_response(writer, alter_configs_resource_response, version)
     writer.end()
+
+
+RESPONSE = AlterConfigsResponse

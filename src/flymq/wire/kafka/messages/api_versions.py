@@ -1,9 +1,12 @@
 """ApiVersions, versions 0 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -16,41 +19,36 @@ _Q = Struct(">q")
 _T = Struct(">?")
 
 
-@dataclass(slots=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(msgspec.Struct):
     client_software_name: str = ""
     client_software_version: str = ""
 
 
-@dataclass(slots=True)
-class SupportedFeatureKey:
+class SupportedFeatureKey(msgspec.Struct):
     name: str = ""
     min_version: int = 0
     max_version: int = 0
 
 
-@dataclass(slots=True)
-class FinalizedFeatureKey:
+class FinalizedFeatureKey(msgspec.Struct):
     name: str = ""
     max_version_level: int = 0
     min_version_level: int = 0
 
 
-@dataclass(slots=True)
-class ApiVersion:
+class ApiVersion(msgspec.Struct):
     api_key: int = 0
     min_version: int = 0
     max_version: int = 0
 
 
-@dataclass(slots=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(msgspec.Struct):
     error_code: int = 0
-    api_keys: list[ApiVersion] = field(default_factory=list)
+    api_keys: list[ApiVersion] = []
     throttle_time_ms: int = 0
-    supported_features: list[SupportedFeatureKey] = field(default_factory=list)
+    supported_features: list[SupportedFeatureKey] = []
     finalized_features_epoch: int = -1
-    finalized_features: list[FinalizedFeatureKey] = field(default_factory=list)
+    finalized_features: list[FinalizedFeatureKey] = []
     zk_migration_ready: bool = False
 
 
@@ -107,3 +105,6 @@ def encode_response(writer: Writer, value: ApiVersionsResponse, version: int) ->
         inner = tagged[3] = writer.inner()
         inner += _T.pack(value.zk_migration_ready)
     writer.tags(tagged)
+
+
+RESPONSE = ApiVersionsResponse

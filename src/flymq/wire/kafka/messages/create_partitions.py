@@ -1,9 +1,12 @@
 """CreatePartitions, versions 0 to 3. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,36 +16,31 @@ _IT = Struct(">i?")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class CreatePartitionsAssignment:
-    broker_ids: list[int] = field(default_factory=list)
+class CreatePartitionsAssignment(msgspec.Struct):
+    broker_ids: list[int] = []
 
 
-@dataclass(slots=True)
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(msgspec.Struct):
     name: str = ""
     count: int = 0
     assignments: list[CreatePartitionsAssignment] | None = None
 
 
-@dataclass(slots=True)
-class CreatePartitionsRequest:
-    topics: list[CreatePartitionsTopic] = field(default_factory=list)
+class CreatePartitionsRequest(msgspec.Struct):
+    topics: list[CreatePartitionsTopic] = []
     timeout_ms: int = 0
     validate_only: bool = False
 
 
-@dataclass(slots=True)
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(msgspec.Struct):
     name: str = ""
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    results: list[CreatePartitionsTopicResult] = field(default_factory=list)
+    results: list[CreatePartitionsTopicResult] = []
 
 
 def _parse_create_partitions_assignment(reader: Reader, _version: int) -> CreatePartitionsAssignment:
@@ -83,3 +81,6 @@ def encode_response(writer: Writer, value: CreatePartitionsResponse, version: in
     for create_partitions_topic_result in value.results:
         _encode_create_partitions_topic_result(writer, create_partitions_topic_result, version)
     writer.end()
+
+
+RESPONSE = CreatePartitionsResponse

@@ -1,9 +1,12 @@
 """CreateTopics, versions 2 to 7. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import NO_ID, Reader, Writer
 
@@ -16,36 +19,31 @@ _16S = Struct(">16s")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class CreatableReplicaAssignment:
+class CreatableReplicaAssignment(msgspec.Struct):
     partition_index: int = 0
-    broker_ids: list[int] = field(default_factory=list)
+    broker_ids: list[int] = []
 
 
-@dataclass(slots=True)
-class CreatableTopicConfig:
+class CreatableTopicConfig(msgspec.Struct):
     name: str = ""
     value: str | None = None
 
 
-@dataclass(slots=True)
-class CreatableTopic:
+class CreatableTopic(msgspec.Struct):
     name: str = ""
     num_partitions: int = 0
     replication_factor: int = 0
-    assignments: list[CreatableReplicaAssignment] = field(default_factory=list)
-    configs: list[CreatableTopicConfig] = field(default_factory=list)
+    assignments: list[CreatableReplicaAssignment] = []
+    configs: list[CreatableTopicConfig] = []
 
 
-@dataclass(slots=True)
-class CreateTopicsRequest:
-    topics: list[CreatableTopic] = field(default_factory=list)
+class CreateTopicsRequest(msgspec.Struct):
+    topics: list[CreatableTopic] = []
     timeout_ms: int = 60000
     validate_only: bool = False
 
 
-@dataclass(slots=True)
-class CreatableTopicConfigs:
+class CreatableTopicConfigs(msgspec.Struct):
     name: str = ""
     value: str | None = None
     read_only: bool = False
@@ -53,8 +51,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool = False
 
 
-@dataclass(slots=True)
-class CreatableTopicResult:
+class CreatableTopicResult(msgspec.Struct):
     name: str = ""
     topic_id: bytes = NO_ID
     error_code: int = 0
@@ -65,10 +62,9 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = None
 
 
-@dataclass(slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[CreatableTopicResult] = field(default_factory=list)
+    topics: list[CreatableTopicResult] = []
 
 
 def _parse_creatable_replica_assignment(reader: Reader, _version: int) -> CreatableReplicaAssignment:
@@ -133,3 +129,6 @@ def encode_response(writer: Writer, value: CreateTopicsResponse, version: int) -
     for creatable_topic_result in value.topics:
         _encode_creatable_topic_result(writer, creatable_topic_result, version)
     writer.end()
+
+
+RESPONSE = CreateTopicsResponse

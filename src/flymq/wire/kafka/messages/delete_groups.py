@@ -1,9 +1,12 @@
 """DeleteGroups, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,21 +15,18 @@ _H = Struct(">h")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class DeleteGroupsRequest:
-    groups_names: list[str] = field(default_factory=list)
+class DeleteGroupsRequest(msgspec.Struct):
+    groups_names: list[str] = []
 
 
-@dataclass(slots=True)
-class DeletableGroupResult:
+class DeletableGroupResult(msgspec.Struct):
     group_id: str = ""
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    results: list[DeletableGroupResult] = field(default_factory=list)
+    results: list[DeletableGroupResult] = []
 
 
 def parse_request(reader: Reader, version: int) -> DeleteGroupsRequest:
@@ -47,3 +47,6 @@ def encode_response(writer: Writer, value: DeleteGroupsResponse, version: int) -
     for deletable_group_result in value.results:
         _encode_deletable_group_result(writer, deletable_group_result, version)
     writer.end()
+
+
+RESPONSE = DeleteGroupsResponse

@@ -1,9 +1,12 @@
 """DeleteRecords, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,41 +16,35 @@ _I = Struct(">i")
 _IQH = Struct(">iqh")
 
 
-@dataclass(slots=True)
-class DeleteRecordsPartition:
+class DeleteRecordsPartition(msgspec.Struct):
     partition_index: int = 0
     offset: int = 0
 
 
-@dataclass(slots=True)
-class DeleteRecordsTopic:
+class DeleteRecordsTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[DeleteRecordsPartition] = field(default_factory=list)
+    partitions: list[DeleteRecordsPartition] = []
 
 
-@dataclass(slots=True)
-class DeleteRecordsRequest:
-    topics: list[DeleteRecordsTopic] = field(default_factory=list)
+class DeleteRecordsRequest(msgspec.Struct):
+    topics: list[DeleteRecordsTopic] = []
     timeout_ms: int = 0
 
 
-@dataclass(slots=True)
-class DeleteRecordsPartitionResult:
+class DeleteRecordsPartitionResult(msgspec.Struct):
     partition_index: int = 0
     low_watermark: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class DeleteRecordsTopicResult:
+class DeleteRecordsTopicResult(msgspec.Struct):
     name: str = ""
-    partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
+    partitions: list[DeleteRecordsPartitionResult] = []
 
 
-@dataclass(slots=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[DeleteRecordsTopicResult] = field(default_factory=list)
+    topics: list[DeleteRecordsTopicResult] = []
 
 
 def _parse_delete_records_partition(reader: Reader, _version: int) -> DeleteRecordsPartition:
@@ -89,3 +86,6 @@ def encode_response(writer: Writer, value: DeleteRecordsResponse, version: int) 
     for delete_records_topic_result in value.topics:
         _encode_delete_records_topic_result(writer, delete_records_topic_result, version)
     writer.end()
+
+
+RESPONSE = DeleteRecordsResponse

@@ -1,9 +1,12 @@
 """DeleteTopics, versions 1 to 6. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import NO_ID, Reader, Writer
 
@@ -13,31 +16,27 @@ _I = Struct(">i")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class DeleteTopicState:
+class DeleteTopicState(msgspec.Struct):
     name: str | None = None
     topic_id: bytes = NO_ID
 
 
-@dataclass(slots=True)
-class DeleteTopicsRequest:
-    topic_names: list[str] = field(default_factory=list)
-    topics: list[DeleteTopicState] = field(default_factory=list)
+class DeleteTopicsRequest(msgspec.Struct):
+    topic_names: list[str] = []
+    topics: list[DeleteTopicState] = []
     timeout_ms: int = 0
 
 
-@dataclass(slots=True)
-class DeletableTopicResult:
+class DeletableTopicResult(msgspec.Struct):
     name: str | None = None
     topic_id: bytes = NO_ID
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    responses: list[DeletableTopicResult] = field(default_factory=list)
+    responses: list[DeletableTopicResult] = []
 
 
 def _parse_delete_topic_state(reader: Reader, _version: int) -> DeleteTopicState:
@@ -75,3 +74,6 @@ def encode_response(writer: Writer, value: DeleteTopicsResponse, version: int) -
     for deletable_topic_result in value.responses:
         _encode_deletable_topic_result(writer, deletable_topic_result, version)
     writer.end()
+
+
+RESPONSE = DeleteTopicsResponse

@@ -1,9 +1,12 @@
 """DescribeCluster, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,15 +17,13 @@ _I = Struct(">i")
 _IH = Struct(">ih")
 
 
-@dataclass(slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(msgspec.Struct):
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1
     include_fenced_brokers: bool = False
 
 
-@dataclass(slots=True)
-class DescribeClusterBroker:
+class DescribeClusterBroker(msgspec.Struct):
     broker_id: int = 0
     host: str = ""
     port: int = 0
@@ -30,15 +31,14 @@ class DescribeClusterBroker:
     is_fenced: bool = False
 
 
-@dataclass(slots=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
     endpoint_type: int = 1
     cluster_id: str = ""
     controller_id: int = -1
-    brokers: list[DescribeClusterBroker] = field(default_factory=list)
+    brokers: list[DescribeClusterBroker] = []
     cluster_authorized_operations: int = -2147483648
 
 
@@ -76,3 +76,6 @@ def encode_response(writer: Writer, value: DescribeClusterResponse, version: int
         _encode_describe_cluster_broker(writer, describe_cluster_broker, version)
     writer += _I.pack(value.cluster_authorized_operations)
     writer.end()
+
+
+RESPONSE = DescribeClusterResponse

@@ -1,9 +1,12 @@
 """DescribeConfigs, versions 1 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -15,52 +18,46 @@ _H = Struct(">h")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class DescribeConfigsResource:
+class DescribeConfigsResource(msgspec.Struct):
     resource_type: int = 0
     resource_name: str = ""
     configuration_keys: list[str] | None = None
 
 
-@dataclass(slots=True)
-class DescribeConfigsRequest:
-    resources: list[DescribeConfigsResource] = field(default_factory=list)
+class DescribeConfigsRequest(msgspec.Struct):
+    resources: list[DescribeConfigsResource] = []
     include_synonyms: bool = False
     include_documentation: bool = False
 
 
-@dataclass(slots=True)
-class DescribeConfigsSynonym:
+class DescribeConfigsSynonym(msgspec.Struct):
     name: str = ""
     value: str | None = None
     source: int = 0
 
 
-@dataclass(slots=True)
-class DescribeConfigsResourceResult:
+class DescribeConfigsResourceResult(msgspec.Struct):
     name: str = ""
     value: str | None = None
     read_only: bool = False
     config_source: int = -1
     is_sensitive: bool = False
-    synonyms: list[DescribeConfigsSynonym] = field(default_factory=list)
+    synonyms: list[DescribeConfigsSynonym] = []
     config_type: int = 0
     documentation: str | None = None
 
 
-@dataclass(slots=True)
-class DescribeConfigsResult:
+class DescribeConfigsResult(msgspec.Struct):
     error_code: int = 0
     error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
-    configs: list[DescribeConfigsResourceResult] = field(default_factory=list)
+    configs: list[DescribeConfigsResourceResult] = []
 
 
-@dataclass(slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    results: list[DescribeConfigsResult] = field(default_factory=list)
+    results: list[DescribeConfigsResult] = []
 
 
 def _parse_describe_configs_resource(reader: Reader, _version: int) -> DescribeConfigsResource:
@@ -121,3 +118,6 @@ def encode_response(writer: Writer, value: DescribeConfigsResponse, version: int
     for describe_configs_result in value.results:
         _encode_describe_configs_result(writer, describe_configs_result, version)
     writer.end()
+
+
+RESPONSE = DescribeConfigsResponse

@@ -1,9 +1,12 @@
 """DescribeGroups, versions 0 to 6. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,14 +16,12 @@ _H = Struct(">h")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class DescribeGroupsRequest:
-    groups: list[str] = field(default_factory=list)
+class DescribeGroupsRequest(msgspec.Struct):
+    groups: list[str] = []
     include_authorized_operations: bool = False
 
 
-@dataclass(slots=True)
-class DescribedGroupMember:
+class DescribedGroupMember(msgspec.Struct):
     member_id: str = ""
     group_instance_id: str | None = None
     client_id: str = ""
@@ -29,22 +30,20 @@ class DescribedGroupMember:
     member_assignment: bytes = b""
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(msgspec.Struct):
     error_code: int = 0
     error_message: str | None = None
     group_id: str = ""
     group_state: str = ""
     protocol_type: str = ""
     protocol_data: str = ""
-    members: list[DescribedGroupMember] = field(default_factory=list)
+    members: list[DescribedGroupMember] = []
     authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    groups: list[DescribedGroup] = field(default_factory=list)
+    groups: list[DescribedGroup] = []
 
 
 def parse_request(reader: Reader, version: int) -> DescribeGroupsRequest:
@@ -90,3 +89,6 @@ def encode_response(writer: Writer, value: DescribeGroupsResponse, version: int)
     for described_group in value.groups:
         _encode_described_group(writer, described_group, version)
     writer.end()
+
+
+RESPONSE = DescribeGroupsResponse

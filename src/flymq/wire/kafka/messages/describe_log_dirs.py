@@ -1,9 +1,12 @@
 """DescribeLogDirs, versions 1 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,45 +17,39 @@ _QQ = Struct(">qq")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class DescribableLogDirTopic:
+class DescribableLogDirTopic(msgspec.Struct):
     topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+    partitions: list[int] = []
 
 
-@dataclass(slots=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(msgspec.Struct):
     topics: list[DescribableLogDirTopic] | None = None
 
 
-@dataclass(slots=True)
-class DescribeLogDirsPartition:
+class DescribeLogDirsPartition(msgspec.Struct):
     partition_index: int = 0
     partition_size: int = 0
     offset_lag: int = 0
     is_future_key: bool = False
 
 
-@dataclass(slots=True)
-class DescribeLogDirsTopic:
+class DescribeLogDirsTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[DescribeLogDirsPartition] = field(default_factory=list)
+    partitions: list[DescribeLogDirsPartition] = []
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResult:
+class DescribeLogDirsResult(msgspec.Struct):
     error_code: int = 0
     log_dir: str = ""
-    topics: list[DescribeLogDirsTopic] = field(default_factory=list)
+    topics: list[DescribeLogDirsTopic] = []
     total_bytes: int = -1
     usable_bytes: int = -1
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
-    results: list[DescribeLogDirsResult] = field(default_factory=list)
+    results: list[DescribeLogDirsResult] = []
 
 
 def _parse_describable_log_dir_topic(reader: Reader, _version: int) -> DescribableLogDirTopic:
@@ -104,3 +101,6 @@ def encode_response(writer: Writer, value: DescribeLogDirsResponse, version: int
     for describe_log_dirs_result in value.results:
         _encode_describe_log_dirs_result(writer, describe_log_dirs_result, version)
     writer.end()
+
+
+RESPONSE = DescribeLogDirsResponse

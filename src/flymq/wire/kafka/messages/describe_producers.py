@@ -1,9 +1,12 @@
 """DescribeProducers, version 0. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,19 +16,16 @@ _IH = Struct(">ih")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class TopicRequest:
+class TopicRequest(msgspec.Struct):
     name: str = ""
-    partition_indexes: list[int] = field(default_factory=list)
+    partition_indexes: list[int] = []
 
 
-@dataclass(slots=True)
-class DescribeProducersRequest:
-    topics: list[TopicRequest] = field(default_factory=list)
+class DescribeProducersRequest(msgspec.Struct):
+    topics: list[TopicRequest] = []
 
 
-@dataclass(slots=True)
-class ProducerState:
+class ProducerState(msgspec.Struct):
     producer_id: int = 0
     producer_epoch: int = 0
     last_sequence: int = -1
@@ -34,24 +34,21 @@ class ProducerState:
     current_txn_start_offset: int = -1
 
 
-@dataclass(slots=True)
-class PartitionResponse:
+class PartitionResponse(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = None
-    active_producers: list[ProducerState] = field(default_factory=list)
+    active_producers: list[ProducerState] = []
 
 
-@dataclass(slots=True)
-class TopicResponse:
+class TopicResponse(msgspec.Struct):
     name: str = ""
-    partitions: list[PartitionResponse] = field(default_factory=list)
+    partitions: list[PartitionResponse] = []
 
 
-@dataclass(slots=True)
-class DescribeProducersResponse:
+class DescribeProducersResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[TopicResponse] = field(default_factory=list)
+    topics: list[TopicResponse] = []
 
 
 def _parse_topic_request(reader: Reader, _version: int) -> TopicRequest:
@@ -102,3 +99,6 @@ def encode_response(writer: Writer, value: DescribeProducersResponse, version: i
     for topic_response in value.topics:
         _encode_topic_response(writer, topic_response, version)
     writer.end()
+
+
+RESPONSE = DescribeProducersResponse

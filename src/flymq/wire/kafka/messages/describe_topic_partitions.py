@@ -1,9 +1,12 @@
 """DescribeTopicPartitions, version 0. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import NO_ID, Reader, Writer
 
@@ -14,51 +17,45 @@ _H = Struct(">h")
 _16ST = Struct(">16s?")
 
 
-@dataclass(slots=True)
-class TopicRequest:
+class TopicRequest(msgspec.Struct):
     name: str = ""
 
 
-@dataclass(slots=True)
-class Cursor:
+class Cursor(msgspec.Struct):
     topic_name: str = ""
     partition_index: int = 0
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsRequest:
-    topics: list[TopicRequest] = field(default_factory=list)
+class DescribeTopicPartitionsRequest(msgspec.Struct):
+    topics: list[TopicRequest] = []
     response_partition_limit: int = 2000
     cursor: Cursor | None = None
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponsePartition:
+class DescribeTopicPartitionsResponsePartition(msgspec.Struct):
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
     leader_epoch: int = -1
-    replica_nodes: list[int] = field(default_factory=list)
-    isr_nodes: list[int] = field(default_factory=list)
+    replica_nodes: list[int] = []
+    isr_nodes: list[int] = []
     eligible_leader_replicas: list[int] | None = None
     last_known_elr: list[int] | None = None
-    offline_replicas: list[int] = field(default_factory=list)
+    offline_replicas: list[int] = []
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponseTopic:
+class DescribeTopicPartitionsResponseTopic(msgspec.Struct):
     error_code: int = 0
     name: str | None = None
     topic_id: bytes = NO_ID
     is_internal: bool = False
-    partitions: list[DescribeTopicPartitionsResponsePartition] = field(default_factory=list)
+    partitions: list[DescribeTopicPartitionsResponsePartition] = []
     topic_authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[DescribeTopicPartitionsResponseTopic] = field(default_factory=list)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
 
 
@@ -125,3 +122,6 @@ def encode_response(writer: Writer, value: DescribeTopicPartitionsResponse, vers
     if value.next_cursor is not None:
         _encode_cursor(writer, value.next_cursor, version)
     writer.end()
+
+
+RESPONSE = DescribeTopicPartitionsResponse

@@ -1,9 +1,12 @@
 """DescribeTransactions, version 0. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,19 +16,16 @@ _IQQH = Struct(">iqqh")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class DescribeTransactionsRequest:
-    transactional_ids: list[str] = field(default_factory=list)
+class DescribeTransactionsRequest(msgspec.Struct):
+    transactional_ids: list[str] = []
 
 
-@dataclass(slots=True)
-class TopicData:
+class TopicData(msgspec.Struct):
     topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+    partitions: list[int] = []
 
 
-@dataclass(slots=True)
-class TransactionState:
+class TransactionState(msgspec.Struct):
     error_code: int = 0
     transactional_id: str = ""
     transaction_state: str = ""
@@ -33,13 +33,12 @@ class TransactionState:
     transaction_start_time_ms: int = -1
     producer_id: int = 0
     producer_epoch: int = 0
-    topics: list[TopicData] = field(default_factory=list)
+    topics: list[TopicData] = []
 
 
-@dataclass(slots=True)
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    transaction_states: list[TransactionState] = field(default_factory=list)
+    transaction_states: list[TransactionState] = []
 
 
 def parse_request(reader: Reader, version: int) -> DescribeTransactionsRequest:
@@ -73,3 +72,6 @@ def encode_response(writer: Writer, value: DescribeTransactionsResponse, version
     for transaction_state in value.transaction_states:
         _encode_transaction_state(writer, transaction_state, version)
     writer.end()
+
+
+RESPONSE = DescribeTransactionsResponse

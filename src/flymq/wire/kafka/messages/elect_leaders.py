@@ -1,9 +1,12 @@
 """ElectLeaders, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,37 +17,32 @@ _IH = Struct(">ih")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(msgspec.Struct):
     topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+    partitions: list[int] = []
 
 
-@dataclass(slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(msgspec.Struct):
     election_type: int = 0
     topic_partitions: list[TopicPartitions] | None = None
     timeout_ms: int = 60000
 
 
-@dataclass(slots=True)
-class PartitionResult:
+class PartitionResult(msgspec.Struct):
     partition_id: int = 0
     error_code: int = 0
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class ReplicaElectionResult:
+class ReplicaElectionResult(msgspec.Struct):
     topic: str = ""
-    partition_result: list[PartitionResult] = field(default_factory=list)
+    partition_result: list[PartitionResult] = []
 
 
-@dataclass(slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
-    replica_election_results: list[ReplicaElectionResult] = field(default_factory=list)
+    replica_election_results: list[ReplicaElectionResult] = []
 
 
 def _parse_topic_partitions(reader: Reader, _version: int) -> TopicPartitions:
@@ -90,3 +88,6 @@ def encode_response(writer: Writer, value: ElectLeadersResponse, version: int) -
     for replica_election_result in value.replica_election_results:
         _encode_replica_election_result(writer, replica_election_result, version)
     writer.end()
+
+
+RESPONSE = ElectLeadersResponse

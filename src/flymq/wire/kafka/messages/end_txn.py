@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,16 +13,14 @@ _QHT = Struct(">qh?")
 _IH = Struct(">ih")
 
 
-@dataclass(slots=True)
-class EndTxnRequest:
+class EndTxnRequest(msgspec.Struct):
     transactional_id: str = ""
     producer_id: int = 0
     producer_epoch: int = 0
     committed: bool = False
 
 
-@dataclass(slots=True)
-class EndTxnResponse:
+class EndTxnResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
 
@@ -36,3 +35,6 @@ def parse_request(reader: Reader, version: int) -> EndTxnRequest:
 def encode_response(writer: Writer, value: EndTxnResponse, version: int) -> None:
     writer += _IH.pack(value.throttle_time_ms, value.error_code)
     writer.end()
+
+
+RESPONSE = EndTxnResponse

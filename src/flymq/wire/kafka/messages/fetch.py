@@ -1,11 +1,14 @@
 """Fetch, versions 4 to 17. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
 
-from flymq.wire.kafka.values import NO_ID, Buffer, Reader, Writer
+import msgspec
+
+from flymq.wire.kafka.values import NO_ID, Reader, Records, Writer
 
 COMPACT_FROM = 12
 _IQ = Struct(">iq")
@@ -20,21 +23,18 @@ _IHQQ = Struct(">ihqq")
 _HI = Struct(">hi")
 
 
-@dataclass(slots=True)
-class ReplicaState:
+class ReplicaState(msgspec.Struct):
     replica_id: int = -1
     replica_epoch: int = -1
 
 
-@dataclass(slots=True)
-class ForgottenTopic:
+class ForgottenTopic(msgspec.Struct):
     topic: str = ""
     topic_id: bytes = NO_ID
-    partitions: list[int] = field(default_factory=list)
+    partitions: list[int] = []
 
 
-@dataclass(slots=True)
-class FetchPartition:
+class FetchPartition(msgspec.Struct):
     partition: int = 0
     current_leader_epoch: int = -1
     fetch_offset: int = 0
@@ -44,90 +44,80 @@ class FetchPartition:
     replica_directory_id: bytes = NO_ID
 
 
-@dataclass(slots=True)
-class FetchTopic:
+class FetchTopic(msgspec.Struct):
     topic: str = ""
     topic_id: bytes = NO_ID
-    partitions: list[FetchPartition] = field(default_factory=list)
+    partitions: list[FetchPartition] = []
 
 
-@dataclass(slots=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct):
     cluster_id: str | None = None
     replica_id: int = -1
-    replica_state: ReplicaState = field(default_factory=ReplicaState)
+    replica_state: ReplicaState | None = None
     max_wait_ms: int = 0
     min_bytes: int = 0
     max_bytes: int = 2147483647
     isolation_level: int = 0
     session_id: int = 0
     session_epoch: int = -1
-    topics: list[FetchTopic] = field(default_factory=list)
-    forgotten_topics_data: list[ForgottenTopic] = field(default_factory=list)
+    topics: list[FetchTopic] = []
+    forgotten_topics_data: list[ForgottenTopic] = []
     rack_id: str = ""
 
 
-@dataclass(slots=True)
-class NodeEndpoint:
+class NodeEndpoint(msgspec.Struct):
     node_id: int = 0
     host: str = ""
     port: int = 0
     rack: str | None = None
 
 
-@dataclass(slots=True)
-class EpochEndOffset:
+class EpochEndOffset(msgspec.Struct):
     epoch: int = -1
     end_offset: int = -1
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(msgspec.Struct):
     leader_id: int = -1
     leader_epoch: int = -1
 
 
-@dataclass(slots=True)
-class SnapshotId:
+class SnapshotId(msgspec.Struct):
     end_offset: int = -1
     epoch: int = -1
 
 
-@dataclass(slots=True)
-class AbortedTransaction:
+class AbortedTransaction(msgspec.Struct):
     producer_id: int = 0
     first_offset: int = 0
 
 
-@dataclass(slots=True)
-class PartitionData:
+class PartitionData(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = field(default_factory=EpochEndOffset)
-    current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)
-    snapshot_id: SnapshotId = field(default_factory=SnapshotId)
+    diverging_epoch: EpochEndOffset | None = None
+    current_leader: LeaderIdAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: int = -1
-    records: Buffer | None = None
+    records: Records | None = None
 
 
-@dataclass(slots=True)
-class FetchableTopicResponse:
+class FetchableTopicResponse(msgspec.Struct):
     topic: str = ""
     topic_id: bytes = NO_ID
-    partitions: list[PartitionData] = field(default_factory=list)
+    partitions: list[PartitionData] = []
 
 
-@dataclass(slots=True)
-class FetchResponse:
+class FetchResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     session_id: int = 0
-    responses: list[FetchableTopicResponse] = field(default_factory=list)
-    node_endpoints: list[NodeEndpoint] = field(default_factory=list)
+    responses: list[FetchableTopicResponse] = []
+    node_endpoints: list[NodeEndpoint] = []
 
 
 def _parse_replica_state(reader: Reader, _version: int) -> ReplicaState:
@@ -205,7 +195,7 @@ def parse_request(reader: Reader, version: int) -> FetchRequest:
     if version >= 11:
         rack_id = reader.string()
     cluster_id: str | None = None
-    replica_state = ReplicaState()
+    replica_state: ReplicaState | None = None
     for tag, inner in reader.tags():
         if tag == 0 and version >= 12:
             cluster_id = inner.nullable_string()
@@ -264,15 +254,15 @@ def _encode_partition_data(writer: Writer, value: PartitionData, version: int) -
         _encode_aborted_transaction(writer, aborted_transaction, version)
     if version >= 11:
         writer += _I.pack(value.preferred_read_replica)
-    writer.nullable_octets(value.records)
+    writer.records(value.records)
     tagged: dict[int, Writer] = {}
-    if value.diverging_epoch != EpochEndOffset() and version >= 12:
+    if value.diverging_epoch is not None and version >= 12:
         inner = tagged[0] = writer.inner()
         _encode_epoch_end_offset(inner, value.diverging_epoch, version)
-    if value.current_leader != LeaderIdAndEpoch() and version >= 12:
+    if value.current_leader is not None and version >= 12:
         inner = tagged[1] = writer.inner()
         _encode_leader_id_and_epoch(inner, value.current_leader, version)
-    if value.snapshot_id != SnapshotId() and version >= 12:
+    if value.snapshot_id is not None and version >= 12:
         inner = tagged[2] = writer.inner()
         _encode_snapshot_id(inner, value.snapshot_id, version)
     writer.tags(tagged)
@@ -303,3 +293,6 @@ def encode_response(writer: Writer, value: FetchResponse, version: int) -> None:
         for node_endpoint in value.node_endpoints:
             _encode_node_endpoint(inner, node_endpoint, version)
     writer.tags(tagged)
+
+
+RESPONSE = FetchResponse

@@ -1,9 +1,12 @@
 """FindCoordinator, versions 0 to 6. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,15 +17,13 @@ _IH = Struct(">ih")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(msgspec.Struct):
     key: str = ""
     key_type: int = 0
-    coordinator_keys: list[str] = field(default_factory=list)
+    coordinator_keys: list[str] = []
 
 
-@dataclass(slots=True)
-class Coordinator:
+class Coordinator(msgspec.Struct):
     key: str = ""
     node_id: int = 0
     host: str = ""
@@ -31,15 +32,14 @@ class Coordinator:
     error_message: str | None = None
 
 
-@dataclass(slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
     node_id: int = 0
     host: str = ""
     port: int = 0
-    coordinators: list[Coordinator] = field(default_factory=list)
+    coordinators: list[Coordinator] = []
 
 
 def parse_request(reader: Reader, version: int) -> FindCoordinatorRequest:
@@ -83,3 +83,6 @@ def encode_response(writer: Writer, value: FindCoordinatorResponse, version: int
         for coordinator in value.coordinators:
             _encode_coordinator(writer, coordinator, version)
     writer.end()
+
+
+RESPONSE = FindCoordinatorResponse

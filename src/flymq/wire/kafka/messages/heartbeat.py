@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,16 +13,14 @@ _I = Struct(">i")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(msgspec.Struct):
     group_id: str = ""
     generation_id: int = 0
     member_id: str = ""
     group_instance_id: str | None = None
 
 
-@dataclass(slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
 
@@ -42,3 +41,6 @@ def encode_response(writer: Writer, value: HeartbeatResponse, version: int) -> N
         writer += _I.pack(value.throttle_time_ms)
     writer += _H.pack(value.error_code)
     writer.end()
+
+
+RESPONSE = HeartbeatResponse

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,16 +14,14 @@ _QH = Struct(">qh")
 _IHQH = Struct(">ihqh")
 
 
-@dataclass(slots=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(msgspec.Struct):
     transactional_id: str | None = None
     transaction_timeout_ms: int = 0
     producer_id: int = -1
     producer_epoch: int = -1
 
 
-@dataclass(slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     producer_id: int = -1
@@ -43,3 +42,6 @@ def parse_request(reader: Reader, version: int) -> InitProducerIdRequest:
 def encode_response(writer: Writer, value: InitProducerIdResponse, version: int) -> None:
     writer += _IHQH.pack(value.throttle_time_ms, value.error_code, value.producer_id, value.producer_epoch)
     writer.end()
+
+
+RESPONSE = InitProducerIdResponse

@@ -1,9 +1,12 @@
 """JoinGroup, versions 0 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,33 +16,29 @@ _HI = Struct(">hi")
 _T = Struct(">?")
 
 
-@dataclass(slots=True)
-class JoinGroupRequestProtocol:
+class JoinGroupRequestProtocol(msgspec.Struct):
     name: str = ""
     metadata: bytes = b""
 
 
-@dataclass(slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(msgspec.Struct):
     group_id: str = ""
     session_timeout_ms: int = 0
     rebalance_timeout_ms: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
     protocol_type: str = ""
-    protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
+    protocols: list[JoinGroupRequestProtocol] = []
     reason: str | None = None
 
 
-@dataclass(slots=True)
-class JoinGroupResponseMember:
+class JoinGroupResponseMember(msgspec.Struct):
     member_id: str = ""
     group_instance_id: str | None = None
     metadata: bytes = b""
 
 
-@dataclass(slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     generation_id: int = -1
@@ -48,7 +47,7 @@ class JoinGroupResponse:
     leader: str = ""
     skip_assignment: bool = False
     member_id: str = ""
-    members: list[JoinGroupResponseMember] = field(default_factory=list)
+    members: list[JoinGroupResponseMember] = []
 
 
 def _parse_join_group_request_protocol(reader: Reader, _version: int) -> JoinGroupRequestProtocol:
@@ -109,3 +108,6 @@ def encode_response(writer: Writer, value: JoinGroupResponse, version: int) -> N
     for join_group_response_member in value.members:
         _encode_join_group_response_member(writer, join_group_response_member, version)
     writer.end()
+
+
+RESPONSE = JoinGroupResponse

@@ -1,9 +1,12 @@
 """LeaveGroup, versions 0 to 5. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,32 +15,28 @@ _H = Struct(">h")
 _I = Struct(">i")
 
 
-@dataclass(slots=True)
-class MemberIdentity:
+class MemberIdentity(msgspec.Struct):
     member_id: str = ""
     group_instance_id: str | None = None
     reason: str | None = None
 
 
-@dataclass(slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(msgspec.Struct):
     group_id: str = ""
     member_id: str = ""
-    members: list[MemberIdentity] = field(default_factory=list)
+    members: list[MemberIdentity] = []
 
 
-@dataclass(slots=True)
-class MemberResponse:
+class MemberResponse(msgspec.Struct):
     member_id: str = ""
     group_instance_id: str | None = None
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
-    members: list[MemberResponse] = field(default_factory=list)
+    members: list[MemberResponse] = []
 
 
 def _parse_member_identity(reader: Reader, version: int) -> MemberIdentity:
@@ -78,3 +77,6 @@ def encode_response(writer: Writer, value: LeaveGroupResponse, version: int) -> 
         for member_response in value.members:
             _encode_member_response(writer, member_response, version)
     writer.end()
+
+
+RESPONSE = LeaveGroupResponse

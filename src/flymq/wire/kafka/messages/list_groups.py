@@ -1,9 +1,12 @@
 """ListGroups, versions 0 to 5. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,25 +15,22 @@ _I = Struct(">i")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class ListGroupsRequest:
-    states_filter: list[str] = field(default_factory=list)
-    types_filter: list[str] = field(default_factory=list)
+class ListGroupsRequest(msgspec.Struct):
+    states_filter: list[str] = []
+    types_filter: list[str] = []
 
 
-@dataclass(slots=True)
-class ListedGroup:
+class ListedGroup(msgspec.Struct):
     group_id: str = ""
     protocol_type: str = ""
     group_state: str = ""
     group_type: str = ""
 
 
-@dataclass(slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
-    groups: list[ListedGroup] = field(default_factory=list)
+    groups: list[ListedGroup] = []
 
 
 def parse_request(reader: Reader, version: int) -> ListGroupsRequest:
@@ -62,3 +62,6 @@ def encode_response(writer: Writer, value: ListGroupsResponse, version: int) -> 
     for listed_group in value.groups:
         _encode_listed_group(writer, listed_group, version)
     writer.end()
+
+
+RESPONSE = ListGroupsResponse

@@ -1,9 +1,12 @@
 """ListOffsets, versions 1 to 10. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,29 +17,25 @@ _B = Struct(">b")
 _IHQQ = Struct(">ihqq")
 
 
-@dataclass(slots=True)
-class ListOffsetsPartition:
+class ListOffsetsPartition(msgspec.Struct):
     partition_index: int = 0
     current_leader_epoch: int = -1
     timestamp: int = 0
 
 
-@dataclass(slots=True)
-class ListOffsetsTopic:
+class ListOffsetsTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[ListOffsetsPartition] = field(default_factory=list)
+    partitions: list[ListOffsetsPartition] = []
 
 
-@dataclass(slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(msgspec.Struct):
     replica_id: int = 0
     isolation_level: int = 0
-    topics: list[ListOffsetsTopic] = field(default_factory=list)
+    topics: list[ListOffsetsTopic] = []
     timeout_ms: int = 0
 
 
-@dataclass(slots=True)
-class ListOffsetsPartitionResponse:
+class ListOffsetsPartitionResponse(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
     timestamp: int = -1
@@ -44,16 +43,14 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = -1
 
 
-@dataclass(slots=True)
-class ListOffsetsTopicResponse:
+class ListOffsetsTopicResponse(msgspec.Struct):
     name: str = ""
-    partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
+    partitions: list[ListOffsetsPartitionResponse] = []
 
 
-@dataclass(slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[ListOffsetsTopicResponse] = field(default_factory=list)
+    topics: list[ListOffsetsTopicResponse] = []
 
 
 def _parse_list_offsets_partition(reader: Reader, version: int) -> ListOffsetsPartition:
@@ -108,3 +105,6 @@ def encode_response(writer: Writer, value: ListOffsetsResponse, version: int) ->
     for list_offsets_topic_response in value.topics:
         _encode_list_offsets_topic_response(writer, list_offsets_topic_response, version)
     writer.end()
+
+
+RESPONSE = ListOffsetsResponse

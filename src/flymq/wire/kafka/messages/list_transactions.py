@@ -1,9 +1,12 @@
 """ListTransactions, versions 0 to 1. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,26 +15,23 @@ _Q = Struct(">q")
 _IH = Struct(">ih")
 
 
-@dataclass(slots=True)
-class ListTransactionsRequest:
-    state_filters: list[str] = field(default_factory=list)
-    producer_id_filters: list[int] = field(default_factory=list)
+class ListTransactionsRequest(msgspec.Struct):
+    state_filters: list[str] = []
+    producer_id_filters: list[int] = []
     duration_filter: int = -1
 
 
-@dataclass(slots=True)
-class TransactionState:
+class TransactionState(msgspec.Struct):
     transactional_id: str = ""
     producer_id: int = 0
     transaction_state: str = ""
 
 
-@dataclass(slots=True)
-class ListTransactionsResponse:
+class ListTransactionsResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
-    unknown_state_filters: list[str] = field(default_factory=list)
-    transaction_states: list[TransactionState] = field(default_factory=list)
+    unknown_state_filters: list[str] = []
+    transaction_states: list[TransactionState] = []
 
 
 def parse_request(reader: Reader, version: int) -> ListTransactionsRequest:
@@ -60,3 +60,6 @@ def encode_response(writer: Writer, value: ListTransactionsResponse, version: in
     for transaction_state in value.transaction_states:
         _encode_transaction_state(writer, transaction_state, version)
     writer.end()
+
+
+RESPONSE = ListTransactionsResponse

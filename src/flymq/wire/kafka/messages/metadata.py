@@ -1,9 +1,12 @@
 """Metadata, versions 0 to 13. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import NO_ID, Reader, Writer
 
@@ -15,56 +18,50 @@ _HII = Struct(">hii")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class MetadataRequestTopic:
+class MetadataRequestTopic(msgspec.Struct):
     topic_id: bytes = NO_ID
     name: str | None = None
 
 
-@dataclass(slots=True)
-class MetadataRequest:
+class MetadataRequest(msgspec.Struct):
     topics: list[MetadataRequestTopic] | None = None
     allow_auto_topic_creation: bool = True
     include_cluster_authorized_operations: bool = False
     include_topic_authorized_operations: bool = False
 
 
-@dataclass(slots=True)
-class MetadataResponseBroker:
+class MetadataResponseBroker(msgspec.Struct):
     node_id: int = 0
     host: str = ""
     port: int = 0
     rack: str | None = None
 
 
-@dataclass(slots=True)
-class MetadataResponsePartition:
+class MetadataResponsePartition(msgspec.Struct):
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
     leader_epoch: int = -1
-    replica_nodes: list[int] = field(default_factory=list)
-    isr_nodes: list[int] = field(default_factory=list)
-    offline_replicas: list[int] = field(default_factory=list)
+    replica_nodes: list[int] = []
+    isr_nodes: list[int] = []
+    offline_replicas: list[int] = []
 
 
-@dataclass(slots=True)
-class MetadataResponseTopic:
+class MetadataResponseTopic(msgspec.Struct):
     error_code: int = 0
     name: str | None = None
     topic_id: bytes = NO_ID
     is_internal: bool = False
-    partitions: list[MetadataResponsePartition] = field(default_factory=list)
+    partitions: list[MetadataResponsePartition] = []
     topic_authorized_operations: int = -2147483648
 
 
-@dataclass(slots=True)
-class MetadataResponse:
+class MetadataResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    brokers: list[MetadataResponseBroker] = field(default_factory=list)
+    brokers: list[MetadataResponseBroker] = []
     cluster_id: str | None = None
     controller_id: int = -1
-    topics: list[MetadataResponseTopic] = field(default_factory=list)
+    topics: list[MetadataResponseTopic] = []
     cluster_authorized_operations: int = -2147483648
     error_code: int = 0
 
@@ -152,3 +149,6 @@ def encode_response(writer: Writer, value: MetadataResponse, version: int) -> No
     if version >= 13:
         writer += _H.pack(value.error_code)
     writer.end()
+
+
+RESPONSE = MetadataResponse

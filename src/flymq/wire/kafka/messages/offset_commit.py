@@ -1,9 +1,12 @@
 """OffsetCommit, versions 2 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,46 +17,40 @@ _Q = Struct(">q")
 _IH = Struct(">ih")
 
 
-@dataclass(slots=True)
-class OffsetCommitRequestPartition:
+class OffsetCommitRequestPartition(msgspec.Struct):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     committed_metadata: str | None = None
 
 
-@dataclass(slots=True)
-class OffsetCommitRequestTopic:
+class OffsetCommitRequestTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
+    partitions: list[OffsetCommitRequestPartition] = []
 
 
-@dataclass(slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(msgspec.Struct):
     group_id: str = ""
     generation_id_or_member_epoch: int = -1
     member_id: str = ""
     retention_time_ms: int = -1
     group_instance_id: str | None = None
-    topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
+    topics: list[OffsetCommitRequestTopic] = []
 
 
-@dataclass(slots=True)
-class OffsetCommitResponsePartition:
+class OffsetCommitResponsePartition(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetCommitResponseTopic:
+class OffsetCommitResponseTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
+    partitions: list[OffsetCommitResponsePartition] = []
 
 
-@dataclass(slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
+    topics: list[OffsetCommitResponseTopic] = []
 
 
 def _parse_offset_commit_request_partition(reader: Reader, version: int) -> OffsetCommitRequestPartition:
@@ -112,3 +109,6 @@ def encode_response(writer: Writer, value: OffsetCommitResponse, version: int) -
     for offset_commit_response_topic in value.topics:
         _encode_offset_commit_response_topic(writer, offset_commit_response_topic, version)
     writer.end()
+
+
+RESPONSE = OffsetCommitResponse

@@ -1,9 +1,12 @@
 """OffsetDelete, version 0. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,40 +16,34 @@ _IH = Struct(">ih")
 _HI = Struct(">hi")
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(msgspec.Struct):
     partition_index: int = 0
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
+    partitions: list[OffsetDeleteRequestPartition] = []
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(msgspec.Struct):
     group_id: str = ""
-    topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
+    topics: list[OffsetDeleteRequestTopic] = []
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
+    partitions: list[OffsetDeleteResponsePartition] = []
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(msgspec.Struct):
     error_code: int = 0
     throttle_time_ms: int = 0
-    topics: list[OffsetDeleteResponseTopic] = field(default_factory=list)
+    topics: list[OffsetDeleteResponseTopic] = []
 
 
 def _parse_offset_delete_request_partition(reader: Reader, _version: int) -> OffsetDeleteRequestPartition:
@@ -90,3 +87,6 @@ def encode_response(writer: Writer, value: OffsetDeleteResponse, version: int) -
     for offset_delete_response_topic in value.topics:
         _encode_offset_delete_response_topic(writer, offset_delete_response_topic, version)
     writer.end()
+
+
+RESPONSE = OffsetDeleteResponse

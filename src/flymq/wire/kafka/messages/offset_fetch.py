@@ -1,9 +1,12 @@
 """OffsetFetch, versions 1 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -15,36 +18,31 @@ _H = Struct(">h")
 _IQ = Struct(">iq")
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestTopics:
+class OffsetFetchRequestTopics(msgspec.Struct):
     name: str = ""
-    partition_indexes: list[int] = field(default_factory=list)
+    partition_indexes: list[int] = []
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestGroup:
+class OffsetFetchRequestGroup(msgspec.Struct):
     group_id: str = ""
     member_id: str | None = None
     member_epoch: int = -1
     topics: list[OffsetFetchRequestTopics] | None = None
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestTopic:
+class OffsetFetchRequestTopic(msgspec.Struct):
     name: str = ""
-    partition_indexes: list[int] = field(default_factory=list)
+    partition_indexes: list[int] = []
 
 
-@dataclass(slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(msgspec.Struct):
     group_id: str = ""
     topics: list[OffsetFetchRequestTopic] | None = None
-    groups: list[OffsetFetchRequestGroup] = field(default_factory=list)
+    groups: list[OffsetFetchRequestGroup] = []
     require_stable: bool = False
 
 
-@dataclass(slots=True)
-class OffsetFetchResponsePartitions:
+class OffsetFetchResponsePartitions(msgspec.Struct):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
@@ -52,21 +50,18 @@ class OffsetFetchResponsePartitions:
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseTopics:
+class OffsetFetchResponseTopics(msgspec.Struct):
     name: str = ""
-    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
+    partitions: list[OffsetFetchResponsePartitions] = []
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseGroup:
+class OffsetFetchResponseGroup(msgspec.Struct):
     group_id: str = ""
-    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)
+    topics: list[OffsetFetchResponseTopics] = []
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetFetchResponsePartition:
+class OffsetFetchResponsePartition(msgspec.Struct):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
@@ -74,18 +69,16 @@ class OffsetFetchResponsePartition:
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseTopic:
+class OffsetFetchResponseTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
+    partitions: list[OffsetFetchResponsePartition] = []
 
 
-@dataclass(slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[OffsetFetchResponseTopic] = field(default_factory=list)
+    topics: list[OffsetFetchResponseTopic] = []
     error_code: int = 0
-    groups: list[OffsetFetchResponseGroup] = field(default_factory=list)
+    groups: list[OffsetFetchResponseGroup] = []
 
 
 def _parse_offset_fetch_request_topics(reader: Reader, _version: int) -> OffsetFetchRequestTopics:
@@ -197,3 +190,6 @@ def encode_response(writer: Writer, value: OffsetFetchResponse, version: int) ->
         for offset_fetch_response_group in value.groups:
             _encode_offset_fetch_response_group(writer, offset_fetch_response_group, version)
     writer.end()
+
+
+RESPONSE = OffsetFetchResponse

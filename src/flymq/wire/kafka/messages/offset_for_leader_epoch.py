@@ -1,9 +1,12 @@
 """OffsetForLeaderEpoch, versions 2 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -13,43 +16,37 @@ _I = Struct(">i")
 _HIIQ = Struct(">hiiq")
 
 
-@dataclass(slots=True)
-class OffsetForLeaderPartition:
+class OffsetForLeaderPartition(msgspec.Struct):
     partition: int = 0
     current_leader_epoch: int = -1
     leader_epoch: int = 0
 
 
-@dataclass(slots=True)
-class OffsetForLeaderTopic:
+class OffsetForLeaderTopic(msgspec.Struct):
     topic: str = ""
-    partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
+    partitions: list[OffsetForLeaderPartition] = []
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(msgspec.Struct):
     replica_id: int = -2
-    topics: list[OffsetForLeaderTopic] = field(default_factory=list)
+    topics: list[OffsetForLeaderTopic] = []
 
 
-@dataclass(slots=True)
-class EpochEndOffset:
+class EpochEndOffset(msgspec.Struct):
     error_code: int = 0
     partition: int = 0
     leader_epoch: int = -1
     end_offset: int = -1
 
 
-@dataclass(slots=True)
-class OffsetForLeaderTopicResult:
+class OffsetForLeaderTopicResult(msgspec.Struct):
     topic: str = ""
-    partitions: list[EpochEndOffset] = field(default_factory=list)
+    partitions: list[EpochEndOffset] = []
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[OffsetForLeaderTopicResult] = field(default_factory=list)
+    topics: list[OffsetForLeaderTopicResult] = []
 
 
 def _parse_offset_for_leader_partition(reader: Reader, _version: int) -> OffsetForLeaderPartition:
@@ -93,3 +90,6 @@ def encode_response(writer: Writer, value: OffsetForLeaderEpochResponse, version
     for offset_for_leader_topic_result in value.topics:
         _encode_offset_for_leader_topic_result(writer, offset_for_leader_topic_result, version)
     writer.end()
+
+
+RESPONSE = OffsetForLeaderEpochResponse

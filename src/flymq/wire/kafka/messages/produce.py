@@ -1,11 +1,14 @@
 """Produce, versions 3 to 11. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
 
-from flymq.wire.kafka.values import Buffer, Reader, Writer
+import msgspec
+
+from flymq.wire.kafka.values import Reader, Records, Writer
 
 COMPACT_FROM = 9
 _I = Struct(">i")
@@ -15,69 +18,60 @@ _IHQQ = Struct(">ihqq")
 _Q = Struct(">q")
 
 
-@dataclass(slots=True)
-class PartitionProduceData:
+class PartitionProduceData(msgspec.Struct):
     index: int = 0
-    records: Buffer | None = None
+    records: Records | None = None
 
 
-@dataclass(slots=True)
-class TopicProduceData:
+class TopicProduceData(msgspec.Struct):
     name: str = ""
-    partition_data: list[PartitionProduceData] = field(default_factory=list)
+    partition_data: list[PartitionProduceData] = []
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(msgspec.Struct):
     transactional_id: str | None = None
     acks: int = 0
     timeout_ms: int = 0
-    topic_data: list[TopicProduceData] = field(default_factory=list)
+    topic_data: list[TopicProduceData] = []
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(msgspec.Struct):
     leader_id: int = -1
     leader_epoch: int = -1
 
 
-@dataclass(slots=True)
-class NodeEndpoint:
+class NodeEndpoint(msgspec.Struct):
     node_id: int = 0
     host: str = ""
     port: int = 0
     rack: str | None = None
 
 
-@dataclass(slots=True)
-class BatchIndexAndErrorMessage:
+class BatchIndexAndErrorMessage(msgspec.Struct):
     batch_index: int = 0
     batch_index_error_message: str | None = None
 
 
-@dataclass(slots=True)
-class PartitionProduceResponse:
+class PartitionProduceResponse(msgspec.Struct):
     index: int = 0
     error_code: int = 0
     base_offset: int = 0
     log_append_time_ms: int = -1
     log_start_offset: int = -1
-    record_errors: list[BatchIndexAndErrorMessage] = field(default_factory=list)
+    record_errors: list[BatchIndexAndErrorMessage] = []
     error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = field(default_factory=LeaderIdAndEpoch)
+    current_leader: LeaderIdAndEpoch | None = None
 
 
-@dataclass(slots=True)
-class TopicProduceResponse:
+class TopicProduceResponse(msgspec.Struct):
     name: str = ""
-    partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
+    partition_responses: list[PartitionProduceResponse] = []
 
 
-@dataclass(slots=True)
-class ProduceResponse:
-    responses: list[TopicProduceResponse] = field(default_factory=list)
+class ProduceResponse(msgspec.Struct):
+    responses: list[TopicProduceResponse] = []
     throttle_time_ms: int = 0
-    node_endpoints: list[NodeEndpoint] = field(default_factory=list)
+    node_endpoints: list[NodeEndpoint] = []
 
 
 def _parse_partition_produce_data(reader: Reader, _version: int) -> PartitionProduceData:
@@ -132,7 +126,7 @@ def _encode_partition_produce_response(writer: Writer, value: PartitionProduceRe
     if version >= 8:
         writer.nullable_string(value.error_message)
     tagged: dict[int, Writer] = {}
-    if value.current_leader != LeaderIdAndEpoch() and version >= 10:
+    if value.current_leader is not None and version >= 10:
         inner = tagged[0] = writer.inner()
         _encode_leader_id_and_epoch(inner, value.current_leader, version)
     writer.tags(tagged)
@@ -158,3 +152,6 @@ def encode_response(writer: Writer, value: ProduceResponse, version: int) -> Non
         for node_endpoint in value.node_endpoints:
             _encode_node_endpoint(inner, node_endpoint, version)
     writer.tags(tagged)
+
+
+RESPONSE = ProduceResponse

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,13 +13,11 @@ _H = Struct(">h")
 _Q = Struct(">q")
 
 
-@dataclass(slots=True)
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(msgspec.Struct):
     auth_bytes: bytes = b""
 
 
-@dataclass(slots=True)
-class SaslAuthenticateResponse:
+class SaslAuthenticateResponse(msgspec.Struct):
     error_code: int = 0
     error_message: str | None = None
     auth_bytes: bytes = b""
@@ -38,3 +37,6 @@ def encode_response(writer: Writer, value: SaslAuthenticateResponse, version: in
     if version >= 1:
         writer += _Q.pack(value.session_lifetime_ms)
     writer.end()
+
+
+RESPONSE = SaslAuthenticateResponse

@@ -1,9 +1,12 @@
 """SyncGroup, versions 0 to 5. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -12,25 +15,22 @@ _I = Struct(">i")
 _H = Struct(">h")
 
 
-@dataclass(slots=True)
-class SyncGroupRequestAssignment:
+class SyncGroupRequestAssignment(msgspec.Struct):
     member_id: str = ""
     assignment: bytes = b""
 
 
-@dataclass(slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(msgspec.Struct):
     group_id: str = ""
     generation_id: int = 0
     member_id: str = ""
     group_instance_id: str | None = None
     protocol_type: str | None = None
     protocol_name: str | None = None
-    assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
+    assignments: list[SyncGroupRequestAssignment] = []
 
 
-@dataclass(slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     protocol_type: str | None = None
@@ -75,3 +75,6 @@ def encode_response(writer: Writer, value: SyncGroupResponse, version: int) -> N
         writer.nullable_string(value.protocol_name)
     writer.octets(value.assignment)
     writer.end()
+
+
+RESPONSE = SyncGroupResponse

@@ -1,9 +1,12 @@
 """TxnOffsetCommit, versions 0 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
 
+# msgspec copies an empty list that is a default
+
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from struct import Struct
+
+import msgspec
 
 from flymq.wire.kafka.values import Reader, Writer
 
@@ -14,22 +17,19 @@ _QH = Struct(">qh")
 _IH = Struct(">ih")
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequestPartition:
+class TxnOffsetCommitRequestPartition(msgspec.Struct):
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     committed_metadata: str | None = None
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequestTopic:
+class TxnOffsetCommitRequestTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
+    partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(msgspec.Struct):
     transactional_id: str = ""
     group_id: str = ""
     producer_id: int = 0
@@ -37,25 +37,22 @@ class TxnOffsetCommitRequest:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-    topics: list[TxnOffsetCommitRequestTopic] = field(default_factory=list)
+    topics: list[TxnOffsetCommitRequestTopic] = []
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponsePartition:
+class TxnOffsetCommitResponsePartition(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponseTopic:
+class TxnOffsetCommitResponseTopic(msgspec.Struct):
     name: str = ""
-    partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
+    partitions: list[TxnOffsetCommitResponsePartition] = []
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(msgspec.Struct):
     throttle_time_ms: int = 0
-    topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)
+    topics: list[TxnOffsetCommitResponseTopic] = []
 
 
 def _parse_txn_offset_commit_request_partition(reader: Reader, version: int) -> TxnOffsetCommitRequestPartition:
@@ -118,3 +115,6 @@ def encode_response(writer: Writer, value: TxnOffsetCommitResponse, version: int
     for txn_offset_commit_response_topic in value.topics:
         _encode_txn_offset_commit_response_topic(writer, txn_offset_commit_response_topic, version)
     writer.end()
+
+
+RESPONSE = TxnOffsetCommitResponse

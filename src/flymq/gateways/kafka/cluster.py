@@ -1,0 +1,83 @@
+"""What the broker is and can do: versions, addresses, coordinators, disks."""
+
+from __future__ import annotations
+
+from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode
+from flymq.wire.kafka.apis import CODECS, Api
+from flymq.wire.kafka.messages import describe_cluster as cluster
+from flymq.wire.kafka.messages import describe_log_dirs as dirs
+from flymq.wire.kafka.messages import find_coordinator as coordinator
+from flymq.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from flymq.wire.kafka.old_produce import OLD_PRODUCE
+
+NO_OPERATIONS = -(1 << 31)
+"""What a client may do, when it did not ask."""
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
+_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+_BROKERS = 1
+_GROUP, _TRANSACTION = 0, 1
+_MANY_KEYS_FROM = 4
+
+
+def api_versions(
+    connection: KafkaConnection, _request: ApiVersionsRequest | None, _version: int
+) -> ApiVersionsResponse:
+    versions = []
+    for api in connection.served:
+        first, last = CODECS[api]
+        versions.append(ApiVersion(api, OLD_PRODUCE.first if api is Api.PRODUCE else first, last))
+    return ApiVersionsResponse(api_keys=versions)
+
+
+def describe_cluster(
+    connection: KafkaConnection, request: cluster.DescribeClusterRequest, _version: int
+) -> cluster.DescribeClusterResponse:
+    broker = connection.broker
+    if request.endpoint_type != _BROKERS:
+        return cluster.DescribeClusterResponse(
+            error_code=ErrorCode.INVALID_REQUEST, error_message="only brokers can be asked for"
+        )
+    return cluster.DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.broker_id,
+        brokers=[cluster.DescribeClusterBroker(broker.broker_id, *connection.advertised)],
+        cluster_authorized_operations=(
+            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
+        ),
+    )
+
+
+def find_coordinator(
+    connection: KafkaConnection, request: coordinator.FindCoordinatorRequest, version: int
+) -> coordinator.FindCoordinatorResponse:
+    is_known = request.key_type == _GROUP or (
+        request.key_type == _TRANSACTION and Api.ADD_PARTITIONS_TO_TXN in connection.served
+    )
+    error = ErrorCode.NONE if is_known else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    message = None if is_known else f"keys of type {request.key_type} have no coordinator here"
+    where = (connection.broker.broker_id, *connection.advertised) if is_known else (-1, "", -1)
+    if version < _MANY_KEYS_FROM:
+        return coordinator.FindCoordinatorResponse(0, error, message, *where)
+    return coordinator.FindCoordinatorResponse(
+        coordinators=[coordinator.Coordinator(key, *where, error, message) for key in request.coordinator_keys]
+    )
+
+
+def describe_log_dirs(
+    connection: KafkaConnection, request: dirs.DescribeLogDirsRequest, _version: int
+) -> dirs.DescribeLogDirsResponse:
+    asked = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    topics = []
+    for topic in connection.broker.topics:
+        numbers = set(range(len(topic.partitions))) if asked is None else asked.get(topic.name, set())
+        partitions = [
+            dirs.DescribeLogDirsPartition(number, partition.log.size)
+            for number, partition in enumerate(topic.partitions)
+            if number in numbers
+        ]
+        if partitions:
+            topics.append(dirs.DescribeLogDirsTopic(topic.name, partitions))
+    return dirs.DescribeLogDirsResponse(results=[dirs.DescribeLogDirsResult(log_dir="data", topics=topics)])

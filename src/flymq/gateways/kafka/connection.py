@@ -1,0 +1,208 @@
+"""A connection that speaks Kafka's protocol: requests in, handler called, responses out in the order of the requests.
+
+A request that must wait does not keep the next ones from being served, so that many appends share one fsync. Only their
+responses wait for it: clients match them by their order. A request that cannot be read ends the connection, as Kafka's
+brokers end it, since no response could tell what was wrong with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+from flymq.broker.broker import Broker
+from flymq.broker.partition import Slice
+from flymq.gateways.connection import Connection, SharedByConnections
+from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.fetch_session import FetchSession
+from flymq.gateways.outbox import Buffer
+from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnsupportedVersion
+from flymq.wire.framing import SCRATCH_BYTES
+from flymq.wire.kafka.apis import CODECS, Api
+from flymq.wire.kafka.codec import encode_response, messages_of, parse_request
+from flymq.wire.kafka.framing import RequestCutter, RequestHead, parse_head
+from flymq.wire.kafka.old_produce import OLD_PRODUCE, refuse_old_produce
+
+logger = logging.getLogger(__name__)
+
+Pieces = list[Buffer | Slice]
+
+
+class AnswerLater(NamedTuple):
+    """A response that is made from what a future will bring. Cheaper than a coroutine, which needs a task."""
+
+    future: asyncio.Future[Any]
+    answer: Callable[[Any], Any]
+
+
+Handler = Callable[["KafkaConnection", Any, int], Any]
+"""Takes the connection, the request and its version; returns a response, None for no response at all, an `AnswerLater`
+or an awaitable of a response."""
+
+_BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
+
+_scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The place of a response among the others; `pieces` once it is known."""
+
+    pieces: Pieces | None = None
+
+
+class KafkaConnection(Connection):
+    """One client that speaks Kafka's protocol."""
+
+    def __init__(self, broker: Broker, shared: SharedByConnections, handlers: Mapping[int, Handler]) -> None:
+        super().__init__(shared)
+        self.broker = broker
+        self.is_logged_in = not broker.access.is_required
+        self.sasl_mechanism = ""
+        self.fetch_session: FetchSession | None = None
+        self._handlers = handlers
+        self._cutter = RequestCutter(_scratch, request_bytes_max=shared.limits.request_bytes_max)
+        self._turns: deque[_Turn] = deque()
+        self._corked: Pieces | None = None
+
+    @property
+    def served(self) -> list[Api]:
+        """What can be asked for here."""
+        return [Api(api) for api in sorted(self._handlers)]
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The address clients are told: the one this client dialled, unless another is configured."""
+        host, port = self.broker.advertised
+        return host or self.local_address[0], port or self.local_address[1]
+
+    # --- receive
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._cutter.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = self.shared.clock.monotonic_s()
+        self._corked = []
+        try:
+            for request in self._cutter.buffer_updated(nbytes):
+                self._serve(request)
+        except FlyMQError as error:
+            logger.info("%s: %s", self.peer_host, error.message)
+            self.close_when_sent()
+        corked, self._corked = self._corked, None
+        if corked:
+            self.send(corked)
+        self.hold(self._cutter.held_bytes)
+
+    def eof_received(self) -> bool:
+        self.close_when_sent()
+        return True  # responses to what was asked before still leave
+
+    # --- serve
+
+    def _serve(self, frame: memoryview) -> None:
+        head = parse_head(frame)
+        api, version = head.api, head.version
+        handler = self._handlers.get(api)
+        if handler is None or version not in CODECS[Api(api)]:
+            self._refuse_version(head, frame)
+            return
+        if not self.is_logged_in and api not in _BEFORE_LOGIN:
+            raise Unauthenticated(f"{Api(api).name} before a login")
+        self.client_id = head.client_id
+        request = parse_request(api, version, frame, head.size)
+        try:
+            result = handler(self, request, version)
+        except FlyMQError as error:
+            result = self._failed(api, error)
+        except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
+            logger.exception("%s version %d of %s failed", Api(api).name, version, self.peer_host)
+            result = self._failed(api, InternalError())
+        if isinstance(result, AnswerLater):
+            self._answer_later(head, result.future, result.answer)
+        elif isinstance(result, Awaitable):
+            self._answer_later(head, asyncio.ensure_future(result), _as_it_is)
+        elif result is not None:
+            self._answer(head, result)
+
+    def _refuse_version(self, head: RequestHead, frame: memoryview) -> None:
+        """Answer where a client can understand the answer; else end the connection."""
+        if head.api == Api.API_VERSIONS:
+            # In the form of version 0, which everybody reads, with the versions that can be asked for.
+            versions = self._handlers[Api.API_VERSIONS](self, None, 0)
+            versions.error_code = ErrorCode.UNSUPPORTED_VERSION
+            self._reply(_Turn(_pieces(head._replace(version=0), versions)))
+        elif head.api == Api.PRODUCE and head.version in OLD_PRODUCE:
+            refused = refuse_old_produce(frame, head, ErrorCode.UNSUPPORTED_VERSION)
+            if refused is not None:
+                self._reply(_Turn([refused]))
+        else:
+            raise UnsupportedVersion(f"version {head.version} of request {head.api} is not served")
+
+    def _failed(self, api: int, error: FlyMQError) -> Any:
+        """Return the response that says a request failed as a whole."""
+        response = messages_of(api).RESPONSE()
+        if not hasattr(response, "error_code"):
+            raise error
+        response.error_code = code_of(error)
+        if hasattr(response, "error_message"):
+            response.error_message = error.message
+        return response
+
+    # --- answer, in order
+
+    def _answer(self, head: RequestHead, response: Any) -> None:
+        self._reply(_Turn(_pieces(head, response)))
+
+    def _answer_later(self, head: RequestHead, future: asyncio.Future[Any], make: Callable[[Any], Any]) -> None:
+        turn = _Turn()
+        self._turns.append(turn)
+
+        def answer(done: asyncio.Future[Any]) -> None:
+            try:
+                response = self._response_of(head, done, make)
+            except FlyMQError as error:  # no response can tell it
+                logger.info("%s of %s: %s", Api(head.api).name, self.peer_host, error.message)
+                self.abort()
+                return
+            turn.pieces = _pieces(head, response)
+            self._reply_in_turn()
+
+        self.answer_later(future, answer)
+
+    def _response_of(self, head: RequestHead, done: asyncio.Future[Any], make: Callable[[Any], Any]) -> Any:
+        error = done.exception()
+        if error is None:
+            return make(done.result())
+        if isinstance(error, FlyMQError):
+            return self._failed(head.api, error)
+        logger.error("%s of %s failed", Api(head.api).name, self.peer_host, exc_info=error)
+        return self._failed(head.api, InternalError())
+
+    def _reply(self, turn: _Turn) -> None:
+        self._turns.append(turn)
+        self._reply_in_turn()
+
+    def _reply_in_turn(self) -> None:
+        """Send the responses that are known, up to the first that is not."""
+        turns = self._turns
+        while turns and (pieces := turns[0].pieces) is not None:
+            turns.popleft()
+            if self._corked is None:
+                self.send(pieces)
+            else:
+                self._corked += pieces
+
+
+def _pieces(head: RequestHead, response: Any) -> Pieces:
+    # The only bodies that are ever put into a response are slices of a log.
+    return cast(Pieces, encode_response(head.api, head.version, head.correlation_id, response))
+
+
+def _as_it_is(response: Any) -> Any:
+    return response

@@ -1,0 +1,131 @@
+"""Fetch: batches of several partitions, now or when enough has come. They leave as slices of the logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flymq.broker.fetching import FetchFrom, FetchQuery
+from flymq.broker.partition import PartitionRead
+from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.fetch_session import FINAL_EPOCH, FULL_EPOCH, FetchSession, Wanted, flatten, next_session
+from flymq.gateways.kafka.partitions import find_partition
+from flymq.model.delivery import Isolation
+from flymq.model.errors import FlyMQError
+from flymq.model.names import TopicPartition
+from flymq.wire.kafka.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+_SESSIONS_FROM = 7
+
+
+def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> FetchResponse | AnswerLater:
+    opened = _open(connection, request, version)
+    if isinstance(opened, FetchResponse):
+        return opened
+    query, refused = _query(connection, request, opened.wanted)
+    reads = connection.broker.topics.fetch(query)
+    if isinstance(reads, asyncio.Future):
+        return AnswerLater(reads, lambda found: _respond(connection, opened, refused, found))
+    return _respond(connection, opened, refused, reads)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What a request asks for, once its session is known."""
+
+    wanted: Sequence[Wanted]
+    session: FetchSession | None = None
+    is_incremental: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+
+def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _Opened | FetchResponse:
+    isolation = Isolation(request.isolation_level == Isolation.READ_COMMITTED)
+    known = connection.fetch_session
+    if version < _SESSIONS_FROM or request.session_epoch == FINAL_EPOCH:
+        connection.fetch_session = None
+        return _Opened(list(flatten(request.topics)), isolation=isolation)
+    is_incremental = request.session_epoch != FULL_EPOCH
+    if not is_incremental:
+        session = connection.fetch_session = next_session(known)
+    elif known is None or known.session_id != request.session_id:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    elif known.epoch != request.session_epoch:
+        return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    else:
+        session = known
+        session.advance()
+    session.change(request.topics, request.forgotten_topics_data)
+    return _Opened(list(session.partitions.values()), session, is_incremental, isolation)
+
+
+def _query(
+    connection: KafkaConnection, request: FetchRequest, wanted: Sequence[Wanted]
+) -> tuple[FetchQuery, dict[int, FlyMQError]]:
+    """Return what is to be read, and what is wrong with the rest of `wanted`, by its place there."""
+    topics, limits = connection.broker.topics, connection.broker.fetch_limits
+    found: list[FetchFrom] = []
+    refused: dict[int, FlyMQError] = {}
+    for at, each in enumerate(wanted):
+        part = each.request
+        try:
+            partition = find_partition(topics, each.topic, part.partition, part.current_leader_epoch)
+            found.append(FetchFrom(partition.name, part.fetch_offset, max(0, part.partition_max_bytes)))
+        except FlyMQError as error:
+            refused[at] = error
+    query = FetchQuery(
+        found,
+        bytes_min=request.min_bytes,
+        bytes_max=min(max(0, request.max_bytes), limits.bytes_max),
+        wait_ms_max=0 if refused else min(request.max_wait_ms, limits.wait_ms_max),
+        isolation=Isolation(request.isolation_level == Isolation.READ_COMMITTED),
+    )
+    return query, refused
+
+
+def _respond(
+    connection: KafkaConnection, opened: _Opened, refused: dict[int, FlyMQError], reads: list[PartitionRead]
+) -> FetchResponse:
+    session = opened.session
+    topics: list[FetchableTopicResponse] = []
+    last_topic: str | bytes | None = None
+    found = iter(reads)
+    for at, wanted in enumerate(opened.wanted):
+        error = refused.get(at)
+        read = next(found) if error is None else PartitionRead(TopicPartition("", 0), error=error)
+        if opened.is_incremental and not wanted.is_news(read):
+            continue
+        if session is not None:
+            session.told(wanted, read)
+        if wanted.topic != last_topic:
+            last_topic = wanted.topic
+            by_name = isinstance(last_topic, str)
+            topics.append(FetchableTopicResponse(last_topic) if by_name else FetchableTopicResponse("", last_topic))  # type: ignore[arg-type]
+        topics[-1].partitions.append(_partition(wanted.request.partition, read, opened.isolation))
+    size = sum(read.length for read in reads)
+    throttle_ms = connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size)
+    connection.throttle(throttle_ms)
+    return FetchResponse(throttle_ms, ErrorCode.NONE, 0 if session is None else session.session_id, topics)
+
+
+def _partition(number: int, read: PartitionRead, isolation: Isolation) -> PartitionData:
+    aborted = None
+    if isolation is Isolation.READ_COMMITTED:
+        aborted = [AbortedTransaction(*transaction) for transaction in read.aborted]
+    return PartitionData(
+        number,
+        code_of(read.error),
+        read.high_watermark,
+        read.last_stable_offset,
+        read.start_offset,
+        aborted_transactions=aborted,
+        records=b"" if read.slice is None else read.slice,
+    )

@@ -1,0 +1,82 @@
+"""What a client reads, remembered between its fetches so that it need not say it each time.
+
+A session lives on one connection. The client opens it with epoch 0 and a full list, and then tells only what changes,
+counting the epochs up; the broker answers only what is new. Whoever comes with a session that is not known here, as
+after a new connection, is told so and opens another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from flymq.broker.partition import PartitionRead
+from flymq.wire.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+FULL_EPOCH = 0
+FINAL_EPOCH = -1
+_INT32_MAX = (1 << 31) - 1
+
+TopicKey = str | bytes
+"""A topic's name, or, since version 13, its id."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """One partition a client reads, and what it was told of it last."""
+
+    topic: TopicKey
+    request: FetchPartition
+    high_watermark: int = -1
+    start_offset: int = -1
+
+    @property
+    def key(self) -> tuple[TopicKey, int]:
+        return self.topic, self.request.partition
+
+    def is_news(self, read: PartitionRead) -> bool:
+        """Whether the client has to be told of this read."""
+        return (
+            read.slice is not None
+            or read.error is not None
+            or read.high_watermark != self.high_watermark
+            or read.start_offset != self.start_offset
+        )
+
+
+@dataclass(slots=True)
+class FetchSession:
+    session_id: int
+    epoch: int = 1
+    """What the next request has to carry."""
+    partitions: dict[tuple[TopicKey, int], Wanted] = field(default_factory=dict)
+    """In the order in which they are read: who had its share last comes last."""
+
+    def change(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
+        """Take over what a request says."""
+        for topic in forgotten:
+            for partition in topic.partitions:
+                self.partitions.pop((topic.topic or topic.topic_id, partition), None)
+        for wanted in flatten(topics):
+            known = self.partitions.setdefault(wanted.key, wanted)
+            known.request = wanted.request
+
+    def advance(self) -> None:
+        self.epoch = self.epoch % _INT32_MAX + 1
+
+    def told(self, wanted: Wanted, read: PartitionRead) -> None:
+        """Remember what the client hears with this response."""
+        wanted.high_watermark, wanted.start_offset = read.high_watermark, read.start_offset
+        if read.slice is not None and self.partitions.get(wanted.key) is wanted:
+            del self.partitions[wanted.key]
+            self.partitions[wanted.key] = wanted
+
+
+def next_session(last: FetchSession | None) -> FetchSession:
+    return FetchSession(1 if last is None else last.session_id % _INT32_MAX + 1)
+
+
+def flatten(topics: Iterable[FetchTopic]) -> Iterator[Wanted]:
+    for topic in topics:
+        for partition in topic.partitions:
+            yield Wanted(topic.topic or topic.topic_id, partition)

@@ -1,0 +1,114 @@
+"""How far a group has read: commit it, ask for it, forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flymq.broker.groups import Committer
+from flymq.coordination.entries import OffsetValue
+from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.model.errors import FlyMQError
+from flymq.model.names import TopicPartition
+from flymq.wire.kafka.messages import offset_commit as commits
+from flymq.wire.kafka.messages import offset_fetch as fetches
+
+_NO_OFFSET = -1
+_MANY_GROUPS_FROM = 8
+
+
+def offset_commit(
+    connection: KafkaConnection, request: commits.OffsetCommitRequest, _version: int
+) -> commits.OffsetCommitResponse | AnswerLater:
+    committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id or "")
+    offsets = to_offsets(request.topics, connection.broker.clock.now_ms())
+    try:
+        errors, durable = connection.broker.groups.commit(request.group_id, committer, offsets)
+    except FlyMQError as error:
+        errors, durable = dict.fromkeys(offsets, error), None
+    response = commits.OffsetCommitResponse(
+        topics=[
+            commits.OffsetCommitResponseTopic(
+                topic.name,
+                [
+                    commits.OffsetCommitResponsePartition(
+                        part.partition_index, code_of(errors.get(TopicPartition(topic.name, part.partition_index)))
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+    return response if durable is None else AnswerLater(durable, lambda _: response)
+
+
+def to_offsets(topics: Iterable[Any], now_ms: int) -> dict[TopicPartition, OffsetValue]:
+    """Return the offsets of a commit, within a transaction or not: both requests have the same shape."""
+    return {
+        TopicPartition(topic.name, part.partition_index): OffsetValue(
+            part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms
+        )
+        for topic in topics
+        for part in topic.partitions
+    }
+
+
+def offset_fetch(
+    connection: KafkaConnection, request: fetches.OffsetFetchRequest, version: int
+) -> fetches.OffsetFetchResponse:
+    if version >= _MANY_GROUPS_FROM:
+        return fetches.OffsetFetchResponse(
+            groups=[
+                fetches.OffsetFetchResponseGroup(
+                    group.group_id, _fetch_many(connection, group, require_stable=request.require_stable)
+                )
+                for group in request.groups
+            ]
+        )
+    found = _committed(connection, request.group_id, _asked(request.topics), request.require_stable)
+    return fetches.OffsetFetchResponse(
+        topics=[
+            fetches.OffsetFetchResponseTopic(
+                topic, [fetches.OffsetFetchResponsePartition(*part) for part in partitions]
+            )
+            for topic, partitions in found.items()
+        ]
+    )
+
+
+def _fetch_many(
+    connection: KafkaConnection, group: fetches.OffsetFetchRequestGroup, *, require_stable: bool
+) -> list[fetches.OffsetFetchResponseTopics]:
+    found = _committed(connection, group.group_id, _asked(group.topics), require_stable)
+    return [
+        fetches.OffsetFetchResponseTopics(topic, [fetches.OffsetFetchResponsePartitions(*part) for part in partitions])
+        for topic, partitions in found.items()
+    ]
+
+
+def _asked(topics: Iterable[Any] | None) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes]
+
+
+Found = tuple[int, int, int, str, int]
+"""Partition, offset, leader epoch, metadata, error."""
+
+
+def _committed(
+    connection: KafkaConnection, group: str, asked: list[TopicPartition] | None, require_stable: bool
+) -> Mapping[str, list[Found]]:
+    """Return the group's offsets by topic; of a group that is not known, that it has committed none."""
+    groups = connection.broker.groups
+    committed = groups.committed(group)
+    found: dict[str, list[Found]] = {}
+    for name in sorted(committed) if asked is None else asked:
+        value = committed.get(name, OffsetValue(_NO_OFFSET))
+        part: Found = (name.partition, value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE)
+        if require_stable and not groups.is_stable(group, [name]):
+            part = (name.partition, _NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        found.setdefault(name.topic, []).append(part)
+    return found

@@ -1,0 +1,98 @@
+"""Consumer groups whose members share out among themselves: join, sync, heartbeat, leave."""
+
+from __future__ import annotations
+
+from flymq.broker.groups import Committer, Joined
+from flymq.coordination.entries import GroupValue
+from flymq.coordination.group import Join
+from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.model.errors import FlyMQError, MemberIdRequired
+from flymq.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from flymq.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from flymq.wire.kafka.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from flymq.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_MEMBER_IDS_ARE_TOLD_FIRST_FROM = 4
+_MANY_LEAVE_FROM = 3
+
+
+def join_group(connection: KafkaConnection, request: JoinGroupRequest, version: int) -> JoinGroupResponse | AnswerLater:
+    if not request.group_id:
+        return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+    join = Join(
+        tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        request.member_id,
+        request.group_instance_id or "",
+        connection.client_id,
+        connection.peer_host,
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
+        kind=request.protocol_type,
+    )
+    needs_id = version >= _MEMBER_IDS_ARE_TOLD_FIRST_FROM
+    try:
+        joined = connection.broker.groups.join(request.group_id, join, needs_id=needs_id)
+    except MemberIdRequired as error:
+        return JoinGroupResponse(error_code=code_of(error), member_id=error.member_id)
+    except FlyMQError as error:
+        return JoinGroupResponse(error_code=code_of(error), member_id=request.member_id)
+    return AnswerLater(joined, _joined)
+
+
+def _joined(joined: Joined) -> JoinGroupResponse:
+    members = [
+        JoinGroupResponseMember(member.member_id, member.instance or None, member.metadata(joined.protocol))
+        for member in joined.members
+    ]
+    return JoinGroupResponse(
+        generation_id=joined.generation,
+        protocol_type=joined.kind,
+        protocol_name=joined.protocol,
+        leader=joined.leader,
+        member_id=joined.member_id,
+        members=members,
+    )
+
+
+def sync_group(connection: KafkaConnection, request: SyncGroupRequest, _version: int) -> AnswerLater:
+    groups = connection.broker.groups
+    member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
+    shares = {each.member_id: each.assignment for each in request.assignments}
+    share = groups.sync(request.group_id, member, shares)
+    value = groups.get(request.group_id).value
+    return AnswerLater(share, lambda own: _synced(request, value, own))
+
+
+def _synced(request: SyncGroupRequest, value: GroupValue, share: bytes) -> SyncGroupResponse:
+    for asked, actual in ((request.protocol_type, value.kind), (request.protocol_name, value.protocol)):
+        if asked is not None and asked != actual:
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return SyncGroupResponse(protocol_type=value.kind, protocol_name=value.protocol, assignment=share)
+
+
+def heartbeat(connection: KafkaConnection, request: HeartbeatRequest, _version: int) -> HeartbeatResponse:
+    member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
+    connection.broker.groups.heartbeat(request.group_id, member)
+    return HeartbeatResponse()
+
+
+def leave_group(connection: KafkaConnection, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
+    if version < _MANY_LEAVE_FROM:
+        connection.broker.groups.leave(request.group_id, request.member_id)
+        return LeaveGroupResponse()
+    return LeaveGroupResponse(members=[_leave(connection, request.group_id, member) for member in request.members])
+
+
+def _leave(connection: KafkaConnection, group: str, member: MemberIdentity) -> MemberResponse:
+    code = ErrorCode.NONE
+    try:
+        connection.broker.groups.leave(group, member.member_id, instance=member.group_instance_id or "")
+    except FlyMQError as error:
+        code = code_of(error)
+    return MemberResponse(member.member_id, member.group_instance_id, code)

@@ -1,0 +1,39 @@
+"""Login by SASL PLAIN: a name and a password in one message. Over TLS, unless the network is trusted."""
+
+from __future__ import annotations
+
+from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode
+from flymq.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from flymq.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+PLAIN = "PLAIN"
+
+
+def handshake(connection: KafkaConnection, request: SaslHandshakeRequest, _version: int) -> SaslHandshakeResponse:
+    if request.mechanism != PLAIN:
+        return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, [PLAIN])
+    connection.sasl_mechanism = PLAIN
+    return SaslHandshakeResponse(ErrorCode.NONE, [PLAIN])
+
+
+async def authenticate(
+    connection: KafkaConnection, request: SaslAuthenticateRequest, _version: int
+) -> SaslAuthenticateResponse:
+    if not connection.sasl_mechanism:
+        return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake comes before SaslAuthenticate")
+    user, password = _parse_plain(request.auth_bytes)
+    expected = connection.broker.access.users.get(user)
+    matches = expected is not None and await connection.broker.threads.run(lambda: expected.matches(password))
+    if not matches:
+        connection.close_when_sent()
+        return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "unknown user or wrong password")
+    connection.principal = user
+    connection.is_logged_in = True
+    return SaslAuthenticateResponse()
+
+
+def _parse_plain(message: bytes) -> tuple[str, str]:
+    """Return name and password from `[authorization id] NUL name NUL password`; empty ones when it is none."""
+    parts = message.decode(errors="replace").split("\0")
+    return (parts[1], parts[2]) if len(parts) == 3 else ("", "")

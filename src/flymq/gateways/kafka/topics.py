@@ -1,0 +1,148 @@
+"""Make, grow and delete topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flymq.broker.topics import Topic
+from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.settings import described, to_flymq
+from flymq.model.errors import FlyMQError, InvalidPartitions, InvalidReplicationFactor, InvalidRequest
+from flymq.wire.kafka.messages import create_partitions as growth
+from flymq.wire.kafka.messages import create_topics as creation
+from flymq.wire.kafka.messages import delete_topics as deletion
+from flymq.wire.kafka.messages import elect_leaders as election
+
+_LEAVE_TO_BROKER = -1
+
+
+async def create_topics(
+    connection: KafkaConnection, request: creation.CreateTopicsRequest, _version: int
+) -> creation.CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for wanted in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if times[wanted.name] > 1:
+                raise InvalidRequest(f"the topic {wanted.name!r} is in the request {times[wanted.name]} times")
+            results.append(await _create(connection, wanted, request.validate_only))
+        except FlyMQError as error:
+            results.append(
+                creation.CreatableTopicResult(wanted.name, error_code=code_of(error), error_message=error.message)
+            )
+    return creation.CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    connection: KafkaConnection, wanted: creation.CreatableTopic, validate_only: bool
+) -> creation.CreatableTopicResult:
+    partitions, replicas = _sizes(connection, wanted)
+    settings = to_flymq({config.name: config.value for config in wanted.configs})
+    admin = connection.broker.admin
+    topic = await admin.create(
+        wanted.name,
+        partitions=partitions,
+        replication_factor=replicas,
+        settings=settings,
+        validate_only=validate_only,
+    )
+    if topic is None:
+        defaults = admin.defaults
+        return creation.CreatableTopicResult(
+            wanted.name,
+            num_partitions=partitions or defaults.partitions,
+            replication_factor=replicas or defaults.replication_factor,
+            configs=[],
+        )
+    return creation.CreatableTopicResult(
+        topic.name,
+        topic.topic_id.bytes,
+        num_partitions=len(topic.partitions),
+        replication_factor=topic.entry.replication_factor,
+        configs=_configs(topic),
+    )
+
+
+def _sizes(connection: KafkaConnection, wanted: creation.CreatableTopic) -> tuple[int, int]:
+    """Return how many partitions and replicas are wanted; 0 leaves it to the broker."""
+    if wanted.assignments:
+        numbers = sorted(assignment.partition_index for assignment in wanted.assignments)
+        if numbers != list(range(len(numbers))) or wanted.num_partitions != _LEAVE_TO_BROKER:
+            raise InvalidRequest("assignments name each partition from 0 on once, and no number of partitions")
+        _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
+        return len(numbers), 1
+    if wanted.num_partitions == 0 or wanted.num_partitions < _LEAVE_TO_BROKER:
+        raise InvalidPartitions(f"a topic has at least 1 partition, not {wanted.num_partitions}")
+    if wanted.replication_factor == 0 or wanted.replication_factor < _LEAVE_TO_BROKER:
+        raise InvalidReplicationFactor(f"a topic has at least 1 replica, not {wanted.replication_factor}")
+    return max(0, wanted.num_partitions), max(0, wanted.replication_factor)
+
+
+def _check_brokers(connection: KafkaConnection, assignments: list[list[int]]) -> None:
+    if any(brokers != [connection.broker.broker_id] for brokers in assignments):
+        raise InvalidReplicationFactor(f"every partition lives on broker {connection.broker.broker_id} alone")
+
+
+def _configs(topic: Topic) -> list[creation.CreatableTopicConfigs]:
+    return [
+        creation.CreatableTopicConfigs(setting.name, setting.value, setting.read_only, setting.source)
+        for setting in described(topic)
+    ]
+
+
+async def delete_topics(
+    connection: KafkaConnection, request: deletion.DeleteTopicsRequest, _version: int
+) -> deletion.DeleteTopicsResponse:
+    wanted = request.topics or [deletion.DeleteTopicState(name) for name in request.topic_names]
+    results = []
+    for each in wanted:
+        name, topic_id = each.name, each.topic_id
+        try:
+            topics = connection.broker.topics
+            topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
+            name, topic_id = topic.name, topic.topic_id.bytes
+            await connection.broker.admin.delete(name)
+            results.append(deletion.DeletableTopicResult(name, topic_id))
+        except FlyMQError as error:
+            results.append(deletion.DeletableTopicResult(name, topic_id, code_of(error), error.message))
+    return deletion.DeleteTopicsResponse(responses=results)
+
+
+async def create_partitions(
+    connection: KafkaConnection, request: growth.CreatePartitionsRequest, _version: int
+) -> growth.CreatePartitionsResponse:
+    results = []
+    for wanted in request.topics:
+        try:
+            await _grow(connection, wanted, request.validate_only)
+            results.append(growth.CreatePartitionsTopicResult(wanted.name))
+        except FlyMQError as error:
+            results.append(growth.CreatePartitionsTopicResult(wanted.name, code_of(error), error.message))
+    return growth.CreatePartitionsResponse(results=results)
+
+
+async def _grow(connection: KafkaConnection, wanted: growth.CreatePartitionsTopic, validate_only: bool) -> None:
+    topic = connection.broker.topics.get(wanted.name)
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != wanted.count - len(topic.partitions):
+            raise InvalidRequest("assignments name the partitions to be added, each once")
+        _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
+    await connection.broker.admin.add_partitions(wanted.name, wanted.count, validate_only=validate_only)
+
+
+def elect_leaders(
+    connection: KafkaConnection, request: election.ElectLeadersRequest, _version: int
+) -> election.ElectLeadersResponse:
+    """Every partition has the only leader it can have."""
+    results = []
+    for topic in request.topic_partitions or ():
+        found = []
+        for number in topic.partitions:
+            is_known = topic.topic in connection.broker.topics and 0 <= number < len(
+                connection.broker.topics.get(topic.topic).partitions
+            )
+            code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            found.append(election.PartitionResult(number, code))
+        results.append(election.ReplicaElectionResult(topic.topic, found))
+    return election.ElectLeadersResponse(replica_election_results=results)

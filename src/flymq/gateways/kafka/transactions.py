@@ -1,0 +1,233 @@
+"""Producer identities and transactions.
+
+Kafka's producers do not say that a transaction begins: it does when they reach for its first partition or group. They
+keep their epoch from one transaction to the next, unless they ask for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from flymq.broker.groups import Committer
+from flymq.coordination.entries import ProducerIdentity, TransactionState
+from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.group_offsets import to_offsets
+from flymq.gateways.kafka.waiting import when_all_done
+from flymq.model.errors import (
+    FlyMQError,
+    InvalidTransactionState,
+    ProducerFenced,
+    TransactionAborted,
+    UnknownProducer,
+)
+from flymq.model.names import TopicPartition
+from flymq.wire.kafka.messages import add_offsets_to_txn as groups_wire
+from flymq.wire.kafka.messages import add_partitions_to_txn as partitions_wire
+from flymq.wire.kafka.messages import describe_transactions as description
+from flymq.wire.kafka.messages import list_transactions as listing
+from flymq.wire.kafka.messages import txn_offset_commit as offsets_wire
+from flymq.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from flymq.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_STATES = {
+    TransactionState.EMPTY: "Empty",
+    TransactionState.ONGOING: "Ongoing",
+    TransactionState.COMMITTING: "PrepareCommit",
+    TransactionState.ABORTING: "PrepareAbort",
+    TransactionState.COMMITTED: "CompleteCommit",
+    TransactionState.ABORTED: "CompleteAbort",
+}
+_FENCED_HAS_A_NAME_FROM = 2
+_FENCED_AT_INIT_HAS_A_NAME_FROM = 4
+
+
+def _code(error: FlyMQError, version: int, named_from: int = _FENCED_HAS_A_NAME_FROM) -> ErrorCode:
+    """Return what an error is called among transactions: some have names of their own there."""
+    if isinstance(error, UnknownProducer):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if isinstance(error, ProducerFenced) and version >= named_from:
+        return ErrorCode.PRODUCER_FENCED
+    return code_of(error)
+
+
+# --- identities -----------------------------------------------------------------------------------------------------
+
+
+async def init_producer_id(
+    connection: KafkaConnection, request: InitProducerIdRequest, version: int
+) -> InitProducerIdResponse:
+    broker, name = connection.broker, request.transactional_id
+    if name is None:
+        return InitProducerIdResponse(producer_id=await broker.producer_ids.take())
+    if not name:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
+    expected = None
+    if request.producer_id >= 0:
+        expected = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        try:
+            producer = await broker.transactions.init(name, request.transaction_timeout_ms, expected=expected)
+        except TransactionAborted:  # by the broker: nobody else has taken over, so the same producer may go on
+            producer = await broker.transactions.init(name, request.transaction_timeout_ms)
+    except FlyMQError as error:
+        return InitProducerIdResponse(error_code=_code(error, version, _FENCED_AT_INIT_HAS_A_NAME_FROM))
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+# --- within a transaction -------------------------------------------------------------------------------------------
+
+
+def _reach(
+    connection: KafkaConnection,
+    name: str,
+    producer: ProducerIdentity,
+    *,
+    partitions: Sequence[TopicPartition] = (),
+    groups: Sequence[str] = (),
+) -> list[asyncio.Future[None]]:
+    """Let the transaction reach further, and begin it if none is open."""
+    transactions = connection.broker.transactions
+    try:
+        return transactions.add(name, producer, partitions=partitions, groups=groups)
+    except InvalidTransactionState:
+        transactions.begin(name, producer)
+        return transactions.add(name, producer, partitions=partitions, groups=groups)
+
+
+def _later(waiting: Sequence[asyncio.Future[None]], response: Any) -> Any:
+    return AnswerLater(when_all_done(waiting), lambda _: response) if waiting else response
+
+
+def add_partitions_to_txn(
+    connection: KafkaConnection, request: partitions_wire.AddPartitionsToTxnRequest, version: int
+) -> Any:
+    """All of the partitions are added, or none."""
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    names = [TopicPartition(topic.name, number) for topic in request.topics for number in topic.partitions]
+    codes: dict[TopicPartition, ErrorCode] = {}
+    waiting: list[asyncio.Future[None]] = []
+    for name in names:
+        try:
+            connection.broker.topics.partition(name)
+        except FlyMQError as error:
+            codes[name] = code_of(error)
+    if codes:
+        codes = {**dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes}
+    else:
+        try:
+            waiting = _reach(connection, request.transactional_id, producer, partitions=names)
+        except FlyMQError as error:
+            codes = dict.fromkeys(names, _code(error, version))
+    results = [
+        partitions_wire.AddPartitionsToTxnTopicResult(
+            topic.name,
+            [
+                partitions_wire.AddPartitionsToTxnPartitionResult(
+                    number, codes.get(TopicPartition(topic.name, number), ErrorCode.NONE)
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return _later(waiting, partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+
+def add_offsets_to_txn(connection: KafkaConnection, request: groups_wire.AddOffsetsToTxnRequest, version: int) -> Any:
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        waiting = _reach(connection, request.transactional_id, producer, groups=[request.group_id])
+    except FlyMQError as error:
+        return groups_wire.AddOffsetsToTxnResponse(error_code=_code(error, version))
+    return _later(waiting, groups_wire.AddOffsetsToTxnResponse())
+
+
+def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffsetCommitRequest, _version: int) -> Any:
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    committer = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
+    offsets = to_offsets(request.topics, connection.broker.clock.now_ms())
+    waiting: list[asyncio.Future[None]] = []
+    errors: dict[TopicPartition, FlyMQError]
+    try:
+        errors, waiting = connection.broker.transactions.commit_offsets(
+            request.transactional_id, producer, request.group_id, committer, offsets
+        )
+    except FlyMQError as error:
+        errors = dict.fromkeys(offsets, error)
+    topics = [
+        offsets_wire.TxnOffsetCommitResponseTopic(
+            topic.name,
+            [
+                offsets_wire.TxnOffsetCommitResponsePartition(
+                    part.partition_index, code_of(errors.get(TopicPartition(topic.name, part.partition_index)))
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return _later(waiting, offsets_wire.TxnOffsetCommitResponse(topics=topics))
+
+
+async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: int) -> EndTxnResponse:
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        await connection.broker.transactions.end(
+            request.transactional_id, producer, commit=request.committed, keeps_epoch=True
+        )
+    except FlyMQError as error:
+        return EndTxnResponse(error_code=_code(error, version))
+    return EndTxnResponse()
+
+
+# --- from outside ---------------------------------------------------------------------------------------------------
+
+
+def list_transactions(
+    connection: KafkaConnection, request: listing.ListTransactionsRequest, _version: int
+) -> listing.ListTransactionsResponse:
+    known = set(_STATES.values())
+    states = set(request.state_filters) & known
+    now_ms = connection.broker.clock.now_ms()
+    found = []
+    for name, value in connection.broker.transactions.known():
+        age_ms = now_ms - value.began_at_ms if value.began_at_ms >= 0 else -1
+        if (
+            (not request.state_filters or _STATES[value.state] in states)
+            and (not request.producer_id_filters or value.producer.producer_id in request.producer_id_filters)
+            and (request.duration_filter < 0 or age_ms > request.duration_filter)
+        ):
+            found.append(listing.TransactionState(name, value.producer.producer_id, _STATES[value.state]))
+    unknown = [state for state in request.state_filters if state not in known]
+    return listing.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+
+
+def describe_transactions(
+    connection: KafkaConnection, request: description.DescribeTransactionsRequest, _version: int
+) -> description.DescribeTransactionsResponse:
+    known = dict(connection.broker.transactions.known())
+    found = []
+    for name in request.transactional_ids:
+        value = known.get(name)
+        if value is None:
+            found.append(description.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name))
+            continue
+        topics: dict[str, list[int]] = {}
+        for topic, number in value.partitions:
+            topics.setdefault(topic, []).append(number)
+        found.append(
+            description.TransactionState(
+                ErrorCode.NONE,
+                name,
+                _STATES[value.state],
+                value.timeout_ms,
+                value.began_at_ms,
+                value.producer.producer_id,
+                value.producer.epoch,
+                [description.TopicData(topic, numbers) for topic, numbers in topics.items()],
+            )
+        )
+    return description.DescribeTransactionsResponse(transaction_states=found)
