@@ -63,7 +63,7 @@ class AsyncFlyMQClient:
                 key, settings.get("decryption_keys", ()), required=settings.get("encryption_required", True)
             )
         self._default_producer: AsyncProducer | None = None
-        self._transactional: dict[str, AsyncProducer] = {}
+        self._transactional: dict[str | None, list[AsyncProducer]] = {}  # those not in use, by id
         self._opened: list[AsyncProducer | AsyncConsumer] = []
         self._is_closed = False
         self.admin = AsyncAdmin(self._cluster)
@@ -110,18 +110,31 @@ class AsyncFlyMQClient:
             self._default_producer = AsyncProducer(self._cluster, self._producer_config, self._cipher)
         return self._default_producer
 
-    def transaction(self, transactional_id: str | None = None) -> AsyncTransaction:
-        """Return a transaction for `async with`: committed at the end of the block, aborted when the block fails."""
-        id_ = transactional_id or f"{self._cluster.config.client_id}-{new_id(system_entropy())}"
-        producer = self._transactional.get(id_)
-        if producer is None:
-            producer = AsyncProducer(self._cluster, self._producer_config, self._cipher, transactional_id=id_)
-            self._transactional[id_] = producer
-        return AsyncTransaction(self._cluster, producer, id_)
+    def transaction(self, transactional_id: str | None = None, *, timeout_ms: int = 60_000) -> AsyncTransaction:
+        """Return a transaction for `async with`: committed at the end of the block, aborted when the block fails.
 
-    async def begin_transaction(self, transactional_id: str | None = None) -> AsyncTransaction:
+        A program that gives its transactions the same id at every start fences what is left of its last run. A
+        transaction left open for `timeout_ms` is aborted by the broker.
+        """
+        known = self._transactional.setdefault(transactional_id, [])
+        if known:
+            producer = known.pop()
+        else:
+            producer = AsyncProducer(
+                self._cluster,
+                self._producer_config,
+                self._cipher,
+                transactional_id=transactional_id or f"{self._cluster.config.client_id}-{new_id(system_entropy())}",
+                transaction_timeout_ms=timeout_ms,
+            )
+            self._remember(producer)
+        return AsyncTransaction(self._cluster, producer, on_end=known.append)
+
+    async def begin_transaction(
+        self, transactional_id: str | None = None, *, timeout_ms: int = 60_000
+    ) -> AsyncTransaction:
         """Begin a transaction that is ended by its `commit` or `abort`."""
-        return await self.transaction(transactional_id).begin()
+        return await self.transaction(transactional_id, timeout_ms=timeout_ms).begin()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +254,7 @@ class AsyncFlyMQClient:
         self._is_closed = True
         default = [] if self._default_producer is None else [self._default_producer]
         first_error: Exception | None = None
-        for part in [*self._opened, *default, *self._transactional.values()]:
+        for part in [*self._opened, *default]:
             try:
                 await part.close()
             except Exception as error:  # each of them must be closed, whatever the others do
@@ -258,7 +271,7 @@ class AsyncFlyMQClient:
     def disown(self) -> None:
         """Take no more calls, in a forked process that has this client's memory but not its loop."""
         self._is_closed = True
-        for part in (self._default_producer, *self._opened, *self._transactional.values()):
+        for part in (self._default_producer, *self._opened):
             if isinstance(part, AsyncProducer):
                 part.sender.accumulator.close()
 

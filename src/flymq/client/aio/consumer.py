@@ -299,6 +299,11 @@ class AsyncConsumer:
             offsets = self._done()
         await self._commit(offsets)
 
+    def consumed(self) -> tuple[Membership, dict[TopicPartition, int]]:
+        """Return this member and the next offsets to read after all it was handed out, for a transaction."""
+        self._release()
+        return self._member(), self._done()
+
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; partitions without one are left out."""
         return await self._member().committed(list(partitions) or self.assignment())

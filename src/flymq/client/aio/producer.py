@@ -21,9 +21,17 @@ class AsyncProducer:
     """Writes records in batches. `send` returns as soon as the record is in a batch, `produce` when it is written."""
 
     def __init__(
-        self, cluster: Cluster, config: ProducerConfig, cipher: Cipher | None = None, *, transactional_id: str = ""
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        cipher: Cipher | None = None,
+        *,
+        transactional_id: str = "",
+        transaction_timeout_ms: int = 60_000,
     ) -> None:
-        self.sender = Sender(cluster, config, transactional_id=transactional_id)
+        self.sender = Sender(
+            cluster, config, transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
+        )
         self.intake = Intake(self.sender.accumulator, config, cipher)
 
     async def send(

@@ -52,11 +52,18 @@ class Sender:
     """The sending half of a producer."""
 
     def __init__(
-        self, cluster: Cluster, config: ProducerConfig, *, transactional_id: str = "", clock: Clock | None = None
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        *,
+        transactional_id: str = "",
+        transaction_timeout_ms: int = 60_000,
+        clock: Clock | None = None,
     ) -> None:
         self._cluster = cluster
         self._config = config
-        self._transactional_id = transactional_id
+        self.transactional_id = transactional_id
+        self._transaction_timeout_ms = transaction_timeout_ms
         self._clock = clock or SystemClock()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -173,6 +180,11 @@ class Sender:
         assert self._identity is not None, "identify first"
         return self._identity
 
+    def forget_identity(self) -> None:
+        """Begin anew under another identity; sequence numbers count from 0 in every partition."""
+        self._identity = None
+        self.accumulator.reset_sequences()
+
     def set_identity(self, producer_id: int, producer_epoch: int) -> None:
         """Go on under this identity; sequence numbers count from 0."""
         self._identity = InitProducerAnswer(producer_id=producer_id, producer_epoch=producer_epoch)
@@ -186,10 +198,12 @@ class Sender:
             wanted = self._config.idempotent
             if wanted is None:
                 wanted = self._config.acks is not Acks.NONE and connection.serves(InitProducer)
-            if not wanted and not self._transactional_id:
+            if not wanted and not self.transactional_id:
                 self._identity = _ANONYMOUS
                 return
-            request = InitProducer(transactional_id=self._transactional_id)
+            request = InitProducer(
+                transactional_id=self.transactional_id, transaction_timeout_ms=self._transaction_timeout_ms
+            )
             self._identity = await connection.request(request, InitProducerAnswer, self._cluster.request_timeout_s)
 
     def _transmit(self, connection: Connection, sendings: Sequence[Sending]) -> None:
@@ -221,7 +235,7 @@ class Sender:
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=queue.next_sequence if identity is not _ANONYMOUS else -1,
-            transactional=bool(self._transactional_id),
+            transactional=bool(self.transactional_id),
         )
         return batch.encoded
 
@@ -232,7 +246,7 @@ class Sender:
                 for _, batch in sendings
             ],
             acks=self._config.acks,
-            transactional_id=self._transactional_id,
+            transactional_id=self.transactional_id,
         )
         try:
             if self._config.acks is Acks.NONE:
@@ -290,8 +304,8 @@ class Sender:
         batch.attempts += 1
         batch.ambiguous = batch.ambiguous or isinstance(error, _AMBIGUOUS)
         is_idempotent = self._identity is not None and self._identity is not _ANONYMOUS
-        if is_idempotent and isinstance(error, _NEEDS_NEW_IDENTITY) and not self._transactional_id:
-            self._renew_identity()
+        if is_idempotent and isinstance(error, _NEEDS_NEW_IDENTITY) and not self.transactional_id:
+            self.forget_identity()
             may_retry = True
         else:
             may_retry = self._cluster.may_retry(error)
@@ -301,8 +315,8 @@ class Sender:
             pause_s = self._cluster.backoff.delay_s(batch.attempts, self._cluster.entropy)
             self.accumulator.put_back(queue, self._loop.time() + pause_s)
             return
-        if batch.ambiguous and is_idempotent and not self._transactional_id:
-            self._renew_identity()  # the broker may have these sequence numbers, or not: nobody knows
+        if batch.ambiguous and is_idempotent and not self.transactional_id:
+            self.forget_identity()  # the broker may have these sequence numbers, or not: nobody knows
         self.accumulator.finish(queue, batch)
         batch.fail(error)
         self._failures = [failed for failed in self._failures if not failed.is_reported] + [batch]
@@ -311,11 +325,6 @@ class Sender:
         if self._config.retries is not None and batch.attempts > self._config.retries:
             return False
         return self._loop.time() < batch.opened_s + self._config.delivery_timeout_ms / 1000
-
-    def _renew_identity(self) -> None:
-        """Begin anew under another producer id: sequence numbers count from 0 in every partition."""
-        self._identity = None
-        self.accumulator.reset_sequences()
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         self._loop.call_exception_handler({"message": f"FlyMQ producer: {name} failed", "exception": error})

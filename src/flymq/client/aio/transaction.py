@@ -1,18 +1,24 @@
-"""Write to several topics all at once or not at all."""
+"""Write to several topics all at once or not at all.
+
+What an error means for the transaction: one that is `retriable` was retried already and may be tried again; after any
+other the transaction must be aborted, which the context manager does. After `TransactionAborted` the broker has done
+so, and the work can be repeated from its beginning; after `ProducerFenced` another program has taken over: stop.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.consumer import AsyncConsumer
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.deliveries import BatchResult, Delivery
 from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
-from flymq.model.errors import FlyMQError, InvalidTransactionState, ProducerFenced
+from flymq.model.errors import FlyMQError, InvalidTransactionState, ProducerFenced, TransactionAborted
 from flymq.model.names import TopicPartition
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages import groups, transactions
@@ -22,18 +28,35 @@ from flymq.wire.native.messages.session import Done
 class AsyncTransaction:
     """One transaction. As a context manager it commits at the end of the block, and aborts when the block fails."""
 
-    def __init__(self, cluster: Cluster, producer: AsyncProducer, transactional_id: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        producer: AsyncProducer,
+        on_end: Callable[[AsyncProducer], None],
+    ) -> None:
         self._cluster = cluster
         self._producer = producer
-        self._id = transactional_id
+        self._on_end = on_end
         self._is_open = False
 
     async def begin(self) -> AsyncTransaction:
-        connection = await self._cluster.connection()
-        await self._producer.sender.identify(connection)
-        await self._cluster.tell(self._request(transactions.BeginTxn), Done)
+        """Begin; as a context manager it does so by itself."""
+        if self._is_open:
+            raise InvalidTransactionState("the transaction has begun already")
+        await self._cluster.retry(self._begin)
         self._is_open = True
         return self
+
+    async def _begin(self) -> None:
+        await self._producer.sender.identify(await self._cluster.connection())
+        try:
+            await self._cluster.tell(self._request(transactions.BeginTxn), Done)
+        except TransactionAborted:  # the last one, by the broker: go on under a new epoch
+            self._producer.sender.forget_identity()
+            await self._producer.sender.identify(await self._cluster.connection())
+            await self._cluster.tell(self._request(transactions.BeginTxn), Done)
+
+    # --- what belongs to it -----------------------------------------------------------------------------------------
 
     async def send(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> Delivery:
         """Put a record into the transaction; it is written at the latest when the transaction commits."""
@@ -48,23 +71,38 @@ class AsyncTransaction:
         return await self._producer.produce(topic, value, key, headers=headers)
 
     async def produce_batch(self, topic: str, messages: Iterable[Any]) -> BatchResult:
+        """Write many records; readers see them once the transaction has committed."""
         self._check_open()
         return await self._producer.produce_batch(topic, messages)
 
+    async def commit_consumed(self, consumer: AsyncConsumer) -> None:
+        """Commit what a group's consumer has handed out with the transaction: it counts exactly if this commits.
+
+        The consumer must not commit by itself: create it with auto_commit=False.
+        """
+        membership, offsets = consumer.consumed()
+        await self._commit_offsets(membership.group, offsets, membership.member, membership.generation)
+
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit consumed offsets with the transaction: they count exactly if it commits."""
+        """Commit the next offsets to read of a group without members: they count exactly if the transaction commits."""
+        await self._commit_offsets(group, offsets, "", groups.NO_GENERATION)
+
+    async def _commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], member: str, generation: int
+    ) -> None:
         self._check_open()
-        identity = self._producer.sender.identity()
-        request = transactions.TxnCommitOffsets(
-            transactional_id=self._id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
+        request = self._request(
+            transactions.TxnCommitOffsets,
             group=group,
-            offsets=[groups.OffsetToCommit(topic, partition, offset) for (topic, partition), offset in offsets.items()],
+            offsets=[groups.OffsetToCommit(topic, partition, int(at)) for (topic, partition), at in offsets.items()],
+            member=member,
+            generation=generation,
         )
-        for part in (await self._cluster.tell(request, groups.CommitAnswer)).partitions:
+        for part in (await self._cluster.ask(request, groups.CommitAnswer)).partitions:
             if part.error is not None:
                 raise error_of(part.error)
+
+    # --- its end ----------------------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
         """Make everything visible. Raises, and leaves the transaction to be aborted, if a record was not written."""
@@ -77,7 +115,8 @@ class AsyncTransaction:
         self._check_open()
         with contextlib.suppress(FlyMQError):  # a record that was not written is one more reason to abort
             await self._producer.flush()
-        await self._end(transactions.AbortTxn)
+        with contextlib.suppress(TransactionAborted):
+            await self._end(transactions.AbortTxn)
 
     async def __aenter__(self) -> AsyncTransaction:
         return self if self._is_open else await self.begin()
@@ -87,25 +126,45 @@ class AsyncTransaction:
     ) -> None:
         if not self._is_open:
             return
-        if kind is not None:
-            if not isinstance(error, ProducerFenced):
+        if kind is None:
+            try:
+                await self.commit()
+            except FlyMQError as failure:
+                await self._abort_after(failure)
+                raise
+        else:
+            await self._abort_after(error)
+
+    async def _abort_after(self, error: BaseException | None) -> None:
+        """Abort because of an error, which is the one to be raised, whatever comes of the abort."""
+        if self._is_open and not isinstance(error, ProducerFenced):
+            with contextlib.suppress(FlyMQError):  # the broker aborts it at its timeout
                 await self.abort()
-            return
-        try:
-            await self.commit()
-        except FlyMQError:
-            if self._is_open:
-                await self.abort()
-            raise
+        self._close()
 
     async def _end(self, kind: type[transactions.CommitTxn | transactions.AbortTxn]) -> None:
-        answer = await self._cluster.tell(self._request(kind), transactions.EndTxnAnswer)
-        self._is_open = False
+        try:
+            answer = await self._cluster.ask(self._request(kind), transactions.EndTxnAnswer)
+        except TransactionAborted:
+            self._producer.sender.forget_identity()
+            self._close()
+            raise
         self._producer.sender.set_identity(answer.producer_id, answer.producer_epoch)
+        self._close()
 
-    def _request(self, kind: Any) -> Any:
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._on_end(self._producer)
+
+    def _request(self, kind: Any, **fields: Any) -> Any:
         identity = self._producer.sender.identity()
-        return kind(transactional_id=self._id, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
+        return kind(
+            transactional_id=self._producer.sender.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            **fields,
+        )
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -85,13 +85,18 @@ class FlyMQClient:
             self._producer = Producer(self._loop, self._loop.call(self._client.default_producer))
         return self._producer
 
-    def transaction(self, transactional_id: str | None = None) -> Transaction:
-        """Return a transaction for `with`: committed at the end of the block, aborted when the block fails."""
-        return Transaction(self._loop, self._loop.call(lambda: self._client.transaction(transactional_id)))
+    def transaction(self, transactional_id: str | None = None, *, timeout_ms: int = 60_000) -> Transaction:
+        """Return a transaction for `with`: committed at the end of the block, aborted when the block fails.
 
-    def begin_transaction(self, transactional_id: str | None = None) -> Transaction:
+        A program that gives its transactions the same id at every start fences what is left of its last run. A
+        transaction left open for `timeout_ms` is aborted by the broker.
+        """
+        transaction = self._loop.call(lambda: self._client.transaction(transactional_id, timeout_ms=timeout_ms))
+        return Transaction(self._loop, transaction)
+
+    def begin_transaction(self, transactional_id: str | None = None, *, timeout_ms: int = 60_000) -> Transaction:
         """Begin a transaction that is ended by its `commit` or `abort`."""
-        return self.transaction(transactional_id).begin()
+        return self.transaction(transactional_id, timeout_ms=timeout_ms).begin()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -18,13 +18,13 @@ class Consumer:
 
     def __init__(self, loop: LoopThread, consumer: AsyncConsumer) -> None:
         self._loop = loop
-        self._consumer = consumer
+        self.asynchronous = consumer
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records until `stop`. May be left and entered again: nothing is lost or repeated."""
-        consumer = self._consumer
+        consumer = self.asynchronous
         while (handout := consumer.handout or self._loop.run(consumer.next_handout())) is not None:
             for record in handout:
                 yield record
@@ -34,14 +34,14 @@ class Consumer:
 
     def batches(self) -> Iterator[list[ConsumerRecord]]:
         """Yield lists of records of one partition each, as they were fetched: the fastest way to read."""
-        while (records := self._loop.run(self._consumer.next_batch())) is not None:
+        while (records := self._loop.run(self.asynchronous.next_batch())) is not None:
             yield records
-            if self._consumer.is_stopping:
+            if self.asynchronous.is_stopping:
                 return
 
     def poll(self, timeout_ms: float = 1000, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return what is there, at most `max_records`; wait up to `timeout_ms` for the first."""
-        return self._loop.run(self._consumer.poll(timeout_ms, max_records))
+        return self._loop.run(self.asynchronous.poll(timeout_ms, max_records))
 
     def process(
         self,
@@ -59,7 +59,7 @@ class Consumer:
         up to `retries` times; then the record goes to the dead-letter topic, or without one the error ends the work.
         """
         self._loop.run(
-            self._consumer.process(
+            self.asynchronous.process(
                 handler,
                 concurrency=concurrency,
                 order_by=order_by,
@@ -71,79 +71,79 @@ class Consumer:
 
     def skip(self, error: UnreadableRecord) -> None:
         """Go on after a record that could not be read."""
-        self._loop.call(lambda: self._consumer.skip(error))
+        self._loop.call(lambda: self.asynchronous.skip(error))
 
     # --- where to read ----------------------------------------------------------------------------------------------
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions this consumer reads now."""
-        return self._loop.call(self._consumer.assignment)
+        return self._loop.call(self.asynchronous.assignment)
 
     def position(self, topic: str, partition: int) -> int:
         """Return the offset of the next record the user gets."""
-        return self._consumer.position(topic, partition)
+        return self.asynchronous.position(topic, partition)
 
     def lag(self) -> dict[TopicPartition, int]:
         """Return how many records are still to come of each partition, as of its last fetch."""
-        return self._loop.call(self._consumer.lag)
+        return self._loop.call(self.asynchronous.lag)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on with the record at `offset`."""
-        self._loop.run(self._consumer.seek(topic, partition, offset))
+        self._loop.run(self.asynchronous.seek(topic, partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go back to the oldest record of these partitions, or of all."""
-        self._loop.run(self._consumer.seek_to_beginning(*partitions))
+        self._loop.run(self.asynchronous.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to where the next record will be written."""
-        self._loop.run(self._consumer.seek_to_end(*partitions))
+        self._loop.run(self.asynchronous.seek_to_end(*partitions))
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Go to the first record at or after a time; to the end where there is none."""
-        self._loop.run(self._consumer.seek_to_time(timestamp_ms, *partitions))
+        self._loop.run(self.asynchronous.seek_to_time(timestamp_ms, *partitions))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions, or of any, until `resume`."""
-        self._loop.call(lambda: self._consumer.pause(*partitions))
+        self._loop.call(lambda: self.asynchronous.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
-        self._loop.call(lambda: self._consumer.resume(*partitions))
+        self._loop.call(lambda: self.asynchronous.resume(*partitions))
 
     def paused(self) -> list[TopicPartition]:
-        return self._loop.call(self._consumer.paused)
+        return self._loop.call(self.asynchronous.paused)
 
     # --- committing -------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Save how far the group has read: everything handed out so far, or the next offsets to read given."""
-        self._loop.run(self._consumer.commit(offsets))
+        self._loop.run(self.asynchronous.commit(offsets))
 
     def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; partitions without one are left out."""
-        return self._loop.run(self._consumer.committed(*partitions))
+        return self._loop.run(self.asynchronous.committed(*partitions))
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to read ahead. Reading starts by itself; call this to be sure of the partitions before."""
-        self._loop.run(self._consumer.start())
+        self._loop.run(self.asynchronous.start())
 
     def stop(self) -> None:
         """End iterations and polls after the current record. May be called from any thread or signal handler."""
-        self._loop.post(self._consumer.stop)
+        self._loop.post(self.asynchronous.stop)
 
     def close(self) -> None:
         """Commit what was handed out, if commits are automatic; leave the group; stop."""
-        self._loop.run(self._consumer.close())
+        self._loop.run(self.asynchronous.close())
 
     @property
     def is_closed(self) -> bool:
-        return self._consumer.is_closed
+        return self.asynchronous.is_closed
 
     @property
     def is_stopping(self) -> bool:
-        return self._consumer.is_stopping
+        return self.asynchronous.is_stopping
 
     def __enter__(self) -> Consumer:
         self.start()
@@ -152,4 +152,4 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.run(self._consumer.__aexit__(kind, error, traceback))
+        self._loop.run(self.asynchronous.__aexit__(kind, error, traceback))

@@ -10,6 +10,7 @@ from flymq.client.aio.transaction import AsyncTransaction
 from flymq.client.deliveries import BatchResult, Delivery
 from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
+from flymq.client.sync.consumer import Consumer
 from flymq.client.sync.loop import LoopThread
 from flymq.model.names import TopicPartition
 
@@ -22,6 +23,7 @@ class Transaction:
         self._transaction = transaction
 
     def begin(self) -> Transaction:
+        """Begin; as a context manager it does so by itself."""
         self._loop.run(self._transaction.begin())
         return self
 
@@ -34,10 +36,18 @@ class Transaction:
         return self._loop.run(self._transaction.produce(topic, value, key, headers=headers))
 
     def produce_batch(self, topic: str, messages: Iterable[Any]) -> BatchResult:
+        """Write many records; readers see them once the transaction has committed."""
         return self._loop.run(self._transaction.produce_batch(topic, messages))
 
+    def commit_consumed(self, consumer: Consumer) -> None:
+        """Commit what a group's consumer has handed out with the transaction: it counts exactly if this commits.
+
+        The consumer must not commit by itself: create it with auto_commit=False.
+        """
+        self._loop.run(self._transaction.commit_consumed(consumer.asynchronous))
+
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit consumed offsets with the transaction: they count exactly if it commits."""
+        """Commit the next offsets to read of a group without members: they count exactly if the transaction commits."""
         self._loop.run(self._transaction.commit_offsets(group, offsets))
 
     def commit(self) -> None:
