@@ -19,6 +19,9 @@ from flymq.record.record import Header
 
 Headers = Iterable[tuple[str, bytes | str | None]]
 
+HEADER_OVERHEAD_BYTES = 4
+"""What a header takes besides its name and value, about."""
+
 
 class Piece(NamedTuple):
     """A batch of one `produce_batch` call that is still to be queued."""
@@ -39,7 +42,7 @@ class Intake:
     """The way of a record into the accumulator."""
 
     def __init__(self, accumulator: Accumulator, config: ProducerConfig, cipher: Cipher | None) -> None:
-        self._accumulator = accumulator
+        self._add = accumulator.add
         self._key_serializer = config.key_serializer
         self._value_serializer = config.value_serializer
         self._partitioner = config.partitioner
@@ -56,24 +59,38 @@ class Intake:
         timestamp_ms: int | None = None,
     ) -> tuple[Batch, int]:
         """Add one record; return its batch and its place there. Raises `BufferFull`."""
+        has_more = partition is not None or headers is not None or timestamp_ms is not None
+        if self._is_plain and type(value) is bytes and not has_more:
+            # Nothing to be done to it: the way of most records, kept short.
+            if key is None:
+                return self._add(topic, None, (None, value), len(value) + RECORD_OVERHEAD_BYTES)
+            if type(key) is str:
+                key = key.encode()
+            if type(key) is bytes:
+                size = len(key) + len(value) + RECORD_OVERHEAD_BYTES
+                return self._add(topic, partition_for_key(key, topic.partition_count), (key, value), size)
+        return self._put(topic, value, key, partition, headers, timestamp_ms)
+
+    def _put(
+        self,
+        topic: TopicQueues,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+    ) -> tuple[Batch, int]:
         key_bytes, value_bytes, ready_headers = self._to_bytes(key, value, headers)
         if partition is not None:
             check_partition(topic.name, partition, topic.partition_count)
         else:
             partition = self._choose(topic, key_bytes, value_bytes)
-        record: tuple[Any, ...] = (key_bytes, value_bytes)
-        size = RECORD_OVERHEAD_BYTES
-        if value_bytes is not None:
-            size += len(value_bytes)
-        if key_bytes is not None:
-            size += len(key_bytes)
+        size = len(key_bytes or b"") + len(value_bytes or b"") + RECORD_OVERHEAD_BYTES
+        size += sum(len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES for name, content in ready_headers)
+        record: tuple[Any, ...] = (key_bytes, value_bytes, ready_headers)
         if timestamp_ms is not None:
-            record = (key_bytes, value_bytes, ready_headers, timestamp_ms)
-        elif ready_headers:
-            record = (key_bytes, value_bytes, ready_headers)
-        for name, content in ready_headers:
-            size += len(name) + len(content or b"") + 4
-        return self._accumulator.add(topic, partition, record, size)
+            record = (*record, timestamp_ms)
+        return self._add(topic, partition, record, size)
 
     def share_out(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> Shares:
         """Turn (key, value) pairs, or bare values, into batches. Works by whole lists: this is the fast way in."""
@@ -82,7 +99,7 @@ class Intake:
             check_partition(topic.name, partition, topic.partition_count)
             return Shares([partition] * len(records), _cut(topic, partition, records))
         chosen = self._choose_all(topic, records)
-        if chosen.count(None) == len(records):
+        if chosen.count(None) == len(records):  # no keys at all: nothing to share out
             return Shares(chosen, _cut(topic, None, records))
         # One list for each partition, and the last for records that may go anywhere.
         lists: list[list[Any]] = [[] for _ in range(topic.partition_count + 1)]
@@ -113,16 +130,11 @@ class Intake:
     def _to_bytes(
         self, key: Any, value: Any, headers: Headers | None
     ) -> tuple[bytes | None, bytes | None, Sequence[Header]]:
-        if self._key_serializer is not None or type(key) is not bytes:
-            key = serialize(self._key_serializer, key)
-        if self._value_serializer is not None or type(value) is not bytes:
-            value = serialize(self._value_serializer, value)
-        ready: Sequence[Header] = ()
-        if headers:
-            ready = tuple((name, serialize(None, content)) for name, content in headers)
+        key_bytes, value_bytes = serialize(self._key_serializer, key), serialize(self._value_serializer, value)
+        ready: Sequence[Header] = tuple((name, serialize(None, content)) for name, content in headers or ())
         if self._cipher is not None:
-            value, ready = self._cipher.encrypt(value, ready)
-        return key, value, ready
+            value_bytes, ready = self._cipher.encrypt(value_bytes, ready)
+        return key_bytes, value_bytes, ready
 
     def _choose(self, topic: TopicQueues, key: bytes | None, value: bytes | None) -> int | None:
         if self._partitioner is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from typing import TypeVar, cast
 
 import flymq
@@ -26,7 +25,6 @@ from flymq.model.errors import (
 from flymq.wire.native.codec import decode_answer, encode_request, error_of
 from flymq.wire.native.framing import FrameCutter
 from flymq.wire.native.messages.fields import Message
-from flymq.wire.native.messages.push import Deliver
 from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, ErrorAnswer, Hello, HelloAnswer
 from flymq.wire.native.operations import OPCODE_OF, OPERATIONS
 
@@ -42,7 +40,6 @@ class Connection(asyncio.BufferedProtocol):
         self.broker = -1
         self.server_version = ""
         self.served: frozenset[int] = frozenset()
-        self.on_delivery: Callable[[Deliver], None] | None = None
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._cutter = FrameCutter(payload_bytes_max=payload_bytes_max)
@@ -152,10 +149,6 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(frame)
 
     def _received(self, answer: Message) -> None:
-        if isinstance(answer, Deliver):
-            if self.on_delivery is not None:
-                self.on_delivery(answer)
-            return
         future, sent_s = self._waiting.pop(answer.id, (None, 0.0))
         if future is None:
             if isinstance(answer, ErrorAnswer) and answer.id == 0:
