@@ -18,7 +18,8 @@ from flymq.record.reading import end_offset
 OFFSETS = "__offsets"
 TRANSACTIONS = "__transactions"
 
-_PARTITIONS = 8  # for good: the hash that finds a group's partition depends on it
+PARTITIONS = 8
+"""For good: the hash that finds the partition of a group depends on it."""
 _SETTINGS: dict[str, Any] = {
     "cleanup.policy": "compact",
     "persistence": "disk",
@@ -40,10 +41,9 @@ class InternalTopic:
         self._clock = clock
 
     @staticmethod
-    async def open(admin: Admin, name: str, clock: Clock) -> InternalTopic:
-        return InternalTopic(
-            await admin.get_or_create_internal(name, partitions=_PARTITIONS, settings=_SETTINGS), clock
-        )
+    async def open(admin: Admin, name: str, clock: Clock, *, partitions: int = PARTITIONS) -> InternalTopic:
+        """Open the topic, or create it with so many partitions."""
+        return InternalTopic(await admin.get_or_create_internal(name, partitions=partitions, settings=_SETTINGS), clock)
 
     def __len__(self) -> int:
         return len(self._partitions)

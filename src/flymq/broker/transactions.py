@@ -38,7 +38,7 @@ from flymq.coordination.transactions import (
     decide_complete,
     decide_end,
     decide_init,
-    has_ended,
+    find_ended,
     is_exhausted,
     marker_epoch,
     needs_marker,
@@ -209,8 +209,8 @@ class Transactions:
     ) -> ProducerIdentity:
         """Commit or abort; return who the producer is from now on. To ask again is harmless."""
         value = self._table(name).find(name)
-        if has_ended(value, producer, commit=commit):
-            return self._get(name).producer
+        if (before := find_ended(value, producer, commit=commit)) is not None:
+            return before.successor
         value = check_producer(name, value, producer)
         if value.state.is_idle and not commit:
             return value.producer  # nothing is open, so there is nothing to abort

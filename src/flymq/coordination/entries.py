@@ -132,6 +132,7 @@ class EndedValue(_Value, frozen=True):
     """How the last transaction of a transactional id ended."""
 
     producer: ProducerIdentity
+    successor: ProducerIdentity
     committed: bool
     by_broker: bool = False
     """The broker aborted it by itself: it was open for too long, or the broker crashed."""

@@ -73,12 +73,16 @@ def check_ongoing(name: str, value: TransactionValue | None, producer: ProducerI
     return value
 
 
-def has_ended(value: TransactionValue | None, producer: ProducerIdentity, *, commit: bool) -> bool:
-    """Whether this producer's transaction has ended as asked for already: the request is a repeat."""
+def find_ended(value: TransactionValue | None, producer: ProducerIdentity, *, commit: bool) -> EndedValue | None:
+    """Return the end of this producer's transaction, if it has ended as asked for already: the request is a repeat.
+
+    The answer is then who the producer was to be afterwards. Another one may hold the id by now: that is not its
+    business, and to be told that one's identity would make two of them.
+    """
     if value is None or value.ended is None or value.ended.producer != producer:
-        return False
+        return None
     is_new = value.producer == producer and not value.state.is_idle
-    return not is_new and value.ended.committed == commit
+    return None if is_new or value.ended.committed != commit else value.ended
 
 
 def is_exhausted(value: TransactionValue | None) -> bool:
@@ -190,7 +194,7 @@ def decide_complete(name: str, value: TransactionValue, *, now_ms: int) -> list[
         value.timeout_ms,
         TransactionState.COMMITTED if committed else TransactionState.ABORTED,
         changed_at_ms=now_ms,
-        ended=EndedValue(value.producer, committed, value.by_broker),
+        ended=EndedValue(value.producer, value.successor, committed, value.by_broker),
     )
     return [(TransactionKey(name), completed)]
 
