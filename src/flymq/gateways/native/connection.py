@@ -15,8 +15,9 @@ from flymq.broker.partition import Slice
 from flymq.gateways.connection import Connection, SharedByConnections
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
+from flymq.wire.framing import SCRATCH_BYTES
 from flymq.wire.native.codec import decode_request, encode_answer, encode_error, peek_id
-from flymq.wire.native.framing import MAGIC, SCRATCH_BYTES, Frame, FrameCutter
+from flymq.wire.native.framing import MAGIC, Frame, FrameCutter
 from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.opcodes import Opcode
 
