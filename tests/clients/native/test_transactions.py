@@ -3,7 +3,7 @@
 import pytest
 
 from flymq import AsyncFlyMQClient, FlyMQClient, Isolation
-from flymq.errors import InvalidTransactionState, MessageTooLarge, ProducerFenced, TransactionAborted
+from flymq.errors import BrokerUnavailable, InvalidTransactionState, MessageTooLarge, ProducerFenced, TransactionAborted
 
 
 @pytest.fixture
@@ -137,6 +137,32 @@ def test_what_was_consumed_is_committed_with_what_was_made_of_it(client, topics)
     assert visible(client, sink) == [b"%d" % (2 * number) for number in range(6)]
     transform(fail_at=-1)
     assert visible(client, sink) == [b"%d" % (2 * number) for number in range(10)]
+
+
+def test_a_transformation_counts_each_record_once(client, topics):
+    source, sink = topics
+    client.produce_batch(source, [b"%d" % number for number in range(50)])
+    calls: list[int] = []
+    with client.consumer(source, group=source, auto_commit=False, poll_records_max=10) as consumer:
+
+        def double(record):
+            calls.append(record.offset)
+            if record.offset == 25 and calls.count(25) == 1:
+                raise BrokerUnavailable("as if a broker went away in the middle")
+            if record.offset == 49:
+                consumer.stop()
+            return [(sink, b"%d" % (2 * int(record.value)), b"key")] if record.offset % 2 else []
+
+        client.transform(consumer, double, transactional_id=f"{source}-doubler")
+    assert visible(client, sink) == [b"%d" % (2 * number) for number in range(50) if number % 2]
+    assert calls.count(20) == 2, "the aborted transaction began with this record, and was repeated"
+
+
+def test_a_transformation_ends_with_an_error_that_will_not_pass(client, topics):
+    source, _ = topics
+    client.produce(source, b"v")
+    with client.consumer(source, group=source, auto_commit=False) as consumer, pytest.raises(ZeroDivisionError):
+        client.transform(consumer, lambda record: 1 // 0, transactional_id=f"{source}-divider")
 
 
 def test_offsets_of_a_group_without_members_go_with_the_transaction(client, topics):

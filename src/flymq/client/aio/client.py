@@ -12,6 +12,7 @@ from flymq.client.aio.consumer import AsyncConsumer, RebalanceListener
 from flymq.client.aio.membership import Assignor
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.aio.transaction import AsyncTransaction
+from flymq.client.aio.transform import Transformation, transform
 from flymq.client.cursor import FetchedRun
 from flymq.client.decoding import Decoder
 from flymq.client.deliveries import BatchResult
@@ -135,6 +136,16 @@ class AsyncFlyMQClient:
     ) -> AsyncTransaction:
         """Begin a transaction that is ended by its `commit` or `abort`."""
         return await self.transaction(transactional_id, timeout_ms=timeout_ms).begin()
+
+    async def transform(
+        self, consumer: AsyncConsumer, transformation: Transformation, *, transactional_id: str
+    ) -> None:
+        """Read, transform and write, each record exactly once, until the consumer is stopped.
+
+        `transformation` returns (topic, value) or (topic, value, key) for all that is to be written for a record. The
+        consumer belongs to a group and has auto_commit=False; the id is the program's own, the same at every start.
+        """
+        await transform(consumer, transformation, lambda: self.transaction(transactional_id))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -249,15 +249,25 @@ class AsyncConsumer:
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go back to the oldest record of these partitions, or of all."""
-        await self._seek_all(partitions, AT_EARLIEST)
+        await self._seek_all(partitions or await self._started_assignment(), AT_EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to where the next record will be written."""
-        await self._seek_all(partitions, AT_LATEST)
+        await self._seek_all(partitions or await self._started_assignment(), AT_LATEST)
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Go to the first record at or after a time; to the end where there is none."""
-        await self._seek_all(partitions, timestamp_ms)
+        await self._seek_all(partitions or await self._started_assignment(), timestamp_ms)
+
+    async def seek_to_committed(self) -> None:
+        """Go back to what the group has committed, for example after a transaction was aborted."""
+        names = self.assignment()
+        committed = await self._member().committed(names)
+        for name, offset in committed.items():
+            self._fetcher.jump(self._cursor(*name), offset)
+        await self._seek_all(
+            [name for name in names if name not in committed], START_POSITIONS.get(self._config.start, AT_EARLIEST)
+        )
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions, or of any, until `resume`."""
@@ -271,9 +281,12 @@ class AsyncConsumer:
     def paused(self) -> list[TopicPartition]:
         return sorted(name for name, cursor in self._fetcher.cursors.items() if cursor.is_paused)
 
-    async def _seek_all(self, partitions: Sequence[TopicPartition], at: int) -> None:
+    async def _started_assignment(self) -> list[TopicPartition]:
         await self.start()
-        cursors = self._chosen(partitions)
+        return self.assignment()
+
+    async def _seek_all(self, partitions: Sequence[TopicPartition], at: int) -> None:
+        cursors = [self._cursor(*name) for name in partitions]
         found = await list_offsets(self._cluster, {cursor.name: at for cursor in cursors}, self._config.isolation)
         missing = {cursor.name: AT_LATEST for cursor in cursors if found[cursor.name].offset < 0}
         if missing:

@@ -15,6 +15,7 @@ from flymq.client.aio.admin import Settings
 from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.client.aio.consumer import RebalanceListener
 from flymq.client.aio.membership import Assignor
+from flymq.client.aio.transform import Transformation
 from flymq.client.deliveries import BatchResult
 from flymq.client.intake import Headers
 from flymq.client.metrics import ClientMetrics
@@ -97,6 +98,15 @@ class FlyMQClient:
     def begin_transaction(self, transactional_id: str | None = None, *, timeout_ms: int = 60_000) -> Transaction:
         """Begin a transaction that is ended by its `commit` or `abort`."""
         return self.transaction(transactional_id, timeout_ms=timeout_ms).begin()
+
+    def transform(self, consumer: Consumer, transformation: Transformation, *, transactional_id: str) -> None:
+        """Read, transform and write, each record exactly once, until the consumer is stopped.
+
+        `transformation` returns (topic, value) or (topic, value, key) for all that is to be written for a record. The
+        consumer belongs to a group and has auto_commit=False; the id is the program's own, the same at every start.
+        """
+        work = self._client.transform(consumer.asynchronous, transformation, transactional_id=transactional_id)
+        self._loop.run(work)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -103,6 +103,10 @@ class Consumer:
         """Go to the first record at or after a time; to the end where there is none."""
         self._loop.run(self.asynchronous.seek_to_time(timestamp_ms, *partitions))
 
+    def seek_to_committed(self) -> None:
+        """Go back to what the group has committed, for example after a transaction was aborted."""
+        self._loop.run(self.asynchronous.seek_to_committed())
+
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions, or of any, until `resume`."""
         self._loop.call(lambda: self.asynchronous.pause(*partitions))

@@ -1,0 +1,47 @@
+"""Read, transform, write: each record counts once, whatever crashes.
+
+What was consumed is committed in the transaction that writes what was made of it. When a transaction is aborted,
+reading goes back to what is committed and the records are transformed again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias
+
+from flymq.client.aio.consumer import AsyncConsumer
+from flymq.client.aio.transaction import AsyncTransaction
+from flymq.client.records import ConsumerRecord
+from flymq.model.errors import FlyMQError, TransactionAborted
+
+Output: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
+"""Topic and value, or topic, value and key."""
+
+Transformation: TypeAlias = Callable[[ConsumerRecord], Iterable[Output] | Awaitable[Iterable[Output]]]
+"""Takes one record and returns what is to be written for it, which may be nothing. May be a coroutine function."""
+
+
+async def transform(
+    consumer: AsyncConsumer, transformation: Transformation, new_transaction: Callable[[], AsyncTransaction]
+) -> None:
+    """Transform until the consumer is stopped. Ends with an error only when repeating cannot help."""
+    while not consumer.is_stopping:
+        records = await consumer.poll()
+        if not records:
+            continue
+        try:
+            async with new_transaction() as transaction:
+                for record in records:
+                    for topic, value, *key in await _outputs(transformation, record):
+                        await transaction.send(topic, value, *key)
+                await transaction.commit_consumed(consumer)
+        except FlyMQError as error:
+            if not (error.retriable or isinstance(error, TransactionAborted)):
+                raise
+            await consumer.seek_to_committed()
+
+
+async def _outputs(transformation: Transformation, record: ConsumerRecord) -> Iterable[Output]:
+    outputs = transformation(record)
+    return await outputs if inspect.isawaitable(outputs) else outputs
