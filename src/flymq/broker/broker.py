@@ -10,6 +10,7 @@ from flymq.broker.groups import Groups
 from flymq.broker.passwords import PasswordHash
 from flymq.broker.producer_ids import ProducerIds
 from flymq.broker.topics import Topics
+from flymq.broker.traffic import Traffic
 from flymq.broker.transactions import Transactions
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
@@ -48,3 +49,4 @@ class Broker:
     """For what takes long without being the disk's work, as checking a password does."""
     advertised: tuple[str | None, int | None] = (None, None)
     """Host and port that clients are told; None tells each client the address it dialled."""
+    traffic: Traffic = field(default_factory=Traffic)

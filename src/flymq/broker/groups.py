@@ -87,6 +87,8 @@ class Groups:
         self._until_stable: dict[str, set[asyncio.Future[None]]] = {}
         self._deadlines = Deadlines(clock, self._look_at)
         self._lag_meter = LagMeter(clock)
+        self.rebalances = 0
+        """Generations that have begun since the start, for metrics."""
 
     def open(self) -> None:
         """Replay the log and go on where it ends."""
@@ -206,6 +208,7 @@ class Groups:
         if group.is_ready(self._clock.monotonic_s()):
             counts = {topic: self._count_partitions(topic) for topic in group.topics()}
             durable = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
+            self.rebalances += 1
             group.begin_sessions(self._clock.monotonic_s())
             joins, waiting.joins = waiting.joins, {}
             for member_id, answer in joins.items():

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from flymq.broker.deadlines import Deadlines
@@ -90,6 +91,8 @@ class Transactions:
         self._tables = [TransactionTable() for _ in range(len(topic))]
         self._ending: dict[str, asyncio.Future[TransactionValue]] = {}
         self._open_until_s: dict[str, float] = {}
+        self.ended: Counter[TransactionState] = Counter()
+        """How many were ended in which way since the start, for metrics."""
         self._deadlines = Deadlines(clock, self._look_at)
 
     # --- start
@@ -301,6 +304,7 @@ class Transactions:
             raise
         finally:
             del self._ending[name]
+        self.ended[value.state] += 1
         if not ended.done():
             ended.set_result(value)
 

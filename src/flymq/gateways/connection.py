@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from flymq.broker.partition import Slice
 from flymq.broker.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
+from flymq.gateways.requests import Requests
 from flymq.host.clock import Clock
 
 
@@ -37,10 +38,13 @@ class SharedByConnections:
     produce_quota: ClientQuota
     fetch_quota: ClientQuota
     limits: ConnectionLimits
+    requests: Requests = field(default_factory=Requests)
 
 
 class Connection(asyncio.BufferedProtocol):
     """One client's connection. A protocol gives `get_buffer` and `buffer_updated`."""
+
+    protocol: ClassVar[str]
 
     def __init__(self, shared: SharedByConnections) -> None:
         self.shared = shared

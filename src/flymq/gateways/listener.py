@@ -68,12 +68,16 @@ class Listener:
         self._undecided: dict[socket.socket, asyncio.TimerHandle] = {}
         self._per_ip: Counter[str] = Counter()
         self._all_gone: asyncio.Event | None = None
-        self.accepted = 0
+        self.accepted: Counter[str] = Counter()
+        """Connections by what they speak, since the start."""
         self.refused = 0
 
     @property
     def connections(self) -> int:
         return len(self._connections) + len(self._undecided)
+
+    def connections_by_protocol(self) -> Counter[str]:
+        return Counter(connection.protocol for connection in self._connections)
 
     # --- open and close
 
@@ -146,7 +150,6 @@ class Listener:
             logger.warning("refused a connection from %s: %d are open", ip, self.connections)
             accepted.close()
             return
-        self.accepted += 1
         accepted.setblocking(False)
         if accepted.family != socket.AF_UNIX:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -198,6 +201,7 @@ class Listener:
         for gateway in self._gateways:
             if gateway.speaks(first):
                 connection = gateway.connect()
+                self.accepted[gateway.name] += 1
                 self._adopt(connection)
                 return connection
         return None

@@ -43,6 +43,7 @@ Handler = Callable[["KafkaConnection", Any, int], Any]
 """Takes the connection, the request and its version; returns a response, None for no response at all, an `AnswerLater`
 or an awaitable of a response."""
 
+_NAMES = {api.value: api.name.lower() for api in Api}
 _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
 
 _scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
@@ -57,6 +58,8 @@ class _Turn:
 
 class KafkaConnection(Connection):
     """One client that speaks Kafka's protocol."""
+
+    protocol = "kafka"
 
     def __init__(self, broker: Broker, shared: SharedByConnections, handlers: Mapping[int, Handler]) -> None:
         super().__init__(shared)
@@ -115,6 +118,7 @@ class KafkaConnection(Connection):
         if not self.is_logged_in and api not in _BEFORE_LOGIN:
             raise Unauthenticated(f"{Api(api).name} before a login")
         self.client_id = head.client_id
+        began_s = self.shared.clock.monotonic_s()
         request = parse_request(api, version, frame, head.size)
         try:
             result = handler(self, request, version)
@@ -124,11 +128,13 @@ class KafkaConnection(Connection):
             logger.exception("%s version %d of %s failed", Api(api).name, version, self.peer_host)
             result = self._failed(api, InternalError())
         if isinstance(result, AnswerLater):
-            self._answer_later(head, result.future, result.answer)
+            self._answer_later(head, began_s, result)
         elif isinstance(result, Awaitable):
-            self._answer_later(head, asyncio.ensure_future(result), _as_it_is)
-        elif result is not None:
-            self._answer(head, result)
+            self._answer_later(head, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
+        else:
+            if result is not None:
+                self._answer(head, result)
+            self._served(api, began_s)
 
     def _refuse_version(self, head: RequestHead, frame: memoryview) -> None:
         """Answer where a client can understand the answer; else end the connection."""
@@ -146,6 +152,7 @@ class KafkaConnection(Connection):
 
     def _failed(self, api: int, error: FlyMQError) -> Any:
         """Return the response that says a request failed as a whole."""
+        self.shared.requests.failed(self.protocol, error.code)
         response = messages_of(api).RESPONSE()
         if not hasattr(response, "error_code"):
             raise error
@@ -159,13 +166,17 @@ class KafkaConnection(Connection):
     def _answer(self, head: RequestHead, response: Any) -> None:
         self._reply(_Turn(_pieces(head, response)))
 
-    def _answer_later(self, head: RequestHead, future: asyncio.Future[Any], make: Callable[[Any], Any]) -> None:
+    def _served(self, api: int, began_s: float) -> None:
+        self.shared.requests.observe(self.protocol, _NAMES[api], self.shared.clock.monotonic_s() - began_s)
+
+    def _answer_later(self, head: RequestHead, began_s: float, later: AnswerLater) -> None:
         turn = _Turn()
         self._turns.append(turn)
 
         def answer(done: asyncio.Future[Any]) -> None:
+            self._served(head.api, began_s)
             try:
-                response = self._response_of(head, done, make)
+                response = self._response_of(head, done, later.answer)
             except FlyMQError as error:  # no response can tell it
                 logger.info("%s of %s: %s", Api(head.api).name, self.peer_host, error.message)
                 self.abort()
@@ -173,7 +184,7 @@ class KafkaConnection(Connection):
             turn.pieces = _pieces(head, response)
             self._reply_in_turn()
 
-        self.answer_later(future, answer)
+        self.answer_later(later.future, answer)
 
     def _response_of(self, head: RequestHead, done: asyncio.Future[Any], make: Callable[[Any], Any]) -> Any:
         error = done.exception()

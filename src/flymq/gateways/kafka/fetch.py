@@ -110,7 +110,11 @@ def _respond(
             by_name = isinstance(last_topic, str)
             topics.append(FetchableTopicResponse(last_topic) if by_name else FetchableTopicResponse("", last_topic))  # type: ignore[arg-type]
         topics[-1].partitions.append(_partition(wanted.request.partition, read, opened.isolation))
-    size = sum(read.length for read in reads)
+    size = 0
+    for read in reads:
+        if read.length:
+            size += read.length
+            connection.broker.traffic.read(connection.protocol, read.name.topic, read.length)
     throttle_ms = connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size)
     connection.throttle(throttle_ms)
     return FetchResponse(throttle_ms, ErrorCode.NONE, 0 if session is None else session.session_id, topics)

@@ -76,6 +76,8 @@ def _append(
             )
     except FlyMQError as error:
         return PartitionProduceResponse(number, code_of(error), -1, error_message=error.message)
+    count = appended.last_offset - appended.base_offset + 1
+    connection.broker.traffic.wrote(connection.protocol, topic, count, len(records))
     answer = PartitionProduceResponse(
         number, ErrorCode.NONE, appended.base_offset, appended.append_time_ms, partition.log.start_offset
     )

@@ -40,6 +40,7 @@ class AnswerLater(NamedTuple):
 
 Handler = Callable[["NativeConnection", Any], "Answer | AnswerLater | Awaitable[Answer]"]
 
+_NAMES = {opcode.value: opcode.name.lower() for opcode in Opcode}
 _BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
 
 _scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
@@ -47,6 +48,8 @@ _scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process:
 
 class NativeConnection(Connection):
     """One client that speaks the native protocol."""
+
+    protocol = "native"
 
     def __init__(self, broker: Broker, shared: SharedByConnections, handlers: dict[int, Handler]) -> None:
         super().__init__(shared)
@@ -99,6 +102,7 @@ class NativeConnection(Connection):
 
     def _serve(self, frame: Frame) -> None:
         opcode, payload = frame
+        began_s = self.shared.clock.monotonic_s()
         try:
             request = decode_request(opcode, payload)
             handler = self._handlers.get(opcode)
@@ -108,33 +112,40 @@ class NativeConnection(Connection):
                 raise Unauthenticated(f"{Opcode(opcode).name} before AUTHENTICATE")
             result = handler(self, request)
         except FlyMQError as error:
-            self.reply(encode_error(error, peek_id(payload)))
+            self._reply_error(error, peek_id(payload))
             return
         except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
             logger.exception("opcode %#04x of %s failed", opcode, self.peer_host)
-            self.reply(encode_error(InternalError(), peek_id(payload)))
+            self._reply_error(InternalError(), peek_id(payload))
             return
         if isinstance(result, AnswerLater):
-            self._answer_later(opcode, request.id, result.future, result.answer)
+            self._answer_later(opcode, request.id, began_s, result)
         elif isinstance(result, Awaitable):
-            self._answer_later(opcode, request.id, asyncio.ensure_future(result), _as_it_is)
+            self._answer_later(opcode, request.id, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
         else:
             self._answer(opcode, request.id, result)
+            self._served(opcode, began_s)
 
-    def _answer_later(
-        self, opcode: int, request_id: int, future: asyncio.Future[Any], make: Callable[[Any], Answer]
-    ) -> None:
+    def _answer_later(self, opcode: int, request_id: int, began_s: float, later: AnswerLater) -> None:
         def answer(done: asyncio.Future[Any]) -> None:
+            self._served(opcode, began_s)
             error = done.exception()
             if error is None:
-                self._answer(opcode, request_id, make(done.result()))
+                self._answer(opcode, request_id, later.answer(done.result()))
             elif isinstance(error, FlyMQError):
-                self.reply(encode_error(error, request_id))
+                self._reply_error(error, request_id)
             else:
                 logger.error("opcode %#04x of %s failed", opcode, self.peer_host, exc_info=error)
-                self.reply(encode_error(InternalError(), request_id))
+                self._reply_error(InternalError(), request_id)
 
-        self.answer_later(future, answer)
+        self.answer_later(later.future, answer)
+
+    def _served(self, opcode: int, began_s: float) -> None:
+        self.shared.requests.observe(self.protocol, _NAMES[opcode], self.shared.clock.monotonic_s() - began_s)
+
+    def _reply_error(self, error: FlyMQError, request_id: int) -> None:
+        self.shared.requests.failed(self.protocol, error.code)
+        self.reply(encode_error(error, request_id))
 
     def _answer(self, opcode: int, request_id: int, answer: Answer) -> None:
         if answer is None:

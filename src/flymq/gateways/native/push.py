@@ -84,6 +84,7 @@ class Subscription:
                 assert following is not None
                 self._offsets[read.name] = following
                 read.slice = MemorySlice(data)
+                self._connection.broker.traffic.read(self._connection.protocol, read.name.topic, len(data))
         if telling:
             size = sum(read.length for read in telling)
             self._credit -= size

@@ -54,6 +54,7 @@ def _produce(connection: NativeConnection, request: wire.Produce) -> wire.Produc
         connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, len(batch))
     )
     appended, durable = broker.topics.produce(TopicPartition(request.topic, partition), batch, request.acks)
+    broker.traffic.wrote(connection.protocol, request.topic, 1, len(batch))
     if appended.append_time_ms >= 0:
         timestamp = appended.append_time_ms
     answer = wire.ProduceAnswer(
@@ -107,6 +108,8 @@ def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> 
         except FlyMQError as error:
             parts.append(wire.PartitionAppended(part.topic, part.partition, error=Failure.of(error)))
             continue
+        count = appended.last_offset - appended.base_offset + 1
+        connection.broker.traffic.wrote(connection.protocol, part.topic, count, len(part.batches))
         parts.append(_appended(part, appended, partition))
     connection.throttle(connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, size))
     answer = wire.ProduceBatchAnswer(partitions=parts)
@@ -189,7 +192,11 @@ def fetch_frame(connection: NativeConnection, request_id: int, reads: list[Parti
     """Return the answer in pieces, slices of the logs between them."""
     answer = wire.FetchAnswer(id=request_id, partitions=[fetched(read) for read in reads])
     pieces = interleave(encode_around(answer, [read.length for read in reads]), reads)
-    size = sum(read.length for read in reads)
+    size = 0
+    for read in reads:
+        if read.length:
+            size += read.length
+            connection.broker.traffic.read(connection.protocol, read.name.topic, read.length)
     connection.throttle(connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size))
     return pieces
 

@@ -1,0 +1,25 @@
+"""How many requests there were, how long they took and how they failed, by protocol and operation."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flymq.model.histogram import Histogram
+
+
+class Requests:
+    """Counts what all connections of a broker have served. They only grow: a client that leaves takes nothing away."""
+
+    def __init__(self) -> None:
+        self.durations: dict[tuple[str, str], Histogram] = {}
+        self.failures: Counter[tuple[str, str]] = Counter()
+
+    def observe(self, protocol: str, operation: str, seconds: float) -> None:
+        """Count a request that was answered, well or not. A wait that the client asked for is part of its time."""
+        histogram = self.durations.get((protocol, operation))
+        if histogram is None:
+            histogram = self.durations[protocol, operation] = Histogram()
+        histogram.observe(seconds)
+
+    def failed(self, protocol: str, code: str) -> None:
+        self.failures[protocol, code] += 1
