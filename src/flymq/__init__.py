@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from flymq.client.kafka_style import MessageProducer as MessageProducer
     from flymq.client.kafka_style import ProducerRecord as ProducerRecord
     from flymq.client.metrics import ClientMetrics as ClientMetrics
+    from flymq.client.offset_stores import OffsetStore as OffsetStore
+    from flymq.client.offset_stores import SqliteOffsets as SqliteOffsets
     from flymq.client.records import ConsumerRecord as ConsumerRecord
     from flymq.client.records import RecordMetadata as RecordMetadata
     from flymq.client.sync.client import FlyMQClient as FlyMQClient
@@ -52,10 +54,12 @@ _HOMES = {
     "Isolation": "flymq.model.delivery",
     "MessageConsumer": "flymq.client.kafka_style",
     "MessageProducer": "flymq.client.kafka_style",
+    "OffsetStore": "flymq.client.offset_stores",
     "Producer": "flymq.client.sync.producer",
     "ProducerRecord": "flymq.client.kafka_style",
     "RebalanceListener": "flymq.client.aio.consumer",
     "RecordMetadata": "flymq.client.records",
+    "SqliteOffsets": "flymq.client.offset_stores",
     "TopicPartition": "flymq.model.names",
     "Transaction": "flymq.client.sync.transaction",
     "generate_key": "flymq.client.encryption",

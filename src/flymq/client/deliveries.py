@@ -7,6 +7,8 @@ outcome, and only one that is waited for makes the machinery of waiting.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, overload
@@ -17,7 +19,18 @@ from flymq.model.errors import FlyMQError, RequestTimedOut
 OnDelivery = Callable[[RecordMetadata | None, FlyMQError | None], None]
 """Called with the place of the record, or with the reason why it has none."""
 
+logger = logging.getLogger(__name__)
+
 _settling = threading.Lock()  # between a batch that is settled and a thread that starts to wait for it
+
+
+def _new_lock() -> None:
+    """A thread that held the lock at a fork does not exist in the child."""
+    global _settling
+    _settling = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 class Batch:
@@ -125,7 +138,10 @@ class Delivery:
 
         def report() -> None:
             batch.is_reported = True
-            callback(None if batch.error else batch.metadata(index), batch.error)
+            try:
+                callback(None if batch.error else batch.metadata(index), batch.error)
+            except Exception:  # a user's mistake must not keep other records from being settled
+                logger.exception("a delivery callback failed")
 
         batch.when_settled(report)
 

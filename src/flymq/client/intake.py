@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import add
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ from flymq.client.encryption import Cipher
 from flymq.client.partitioner import check_partition, partitions_for_keys
 from flymq.client.serializers import serialize
 from flymq.client.settings import ProducerConfig
+from flymq.model.errors import SerializationFailed
 from flymq.record.partitioning import partition_for_key
 from flymq.record.record import Header
 
-Headers = Iterable[tuple[str, bytes | str | None]]
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 HEADER_OVERHEAD_BYTES = 4
 """What a header takes besides its name and value, about."""
@@ -89,7 +90,7 @@ class Intake:
         size += sum(len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES for name, content in ready_headers)
         record: tuple[Any, ...] = (key_bytes, value_bytes, ready_headers)
         if timestamp_ms is not None:
-            record = (*record, timestamp_ms)
+            record = (*record, _time(timestamp_ms))
         return self._add(topic, partition, record, size)
 
     def share_out(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> Shares:
@@ -117,6 +118,7 @@ class Intake:
         return [
             message
             if type(message) is tuple
+            and len(message) == 2
             and type(message[1]) is bytes
             and (type(message[0]) is bytes or message[0] is None)
             else _plain_record(message)
@@ -131,7 +133,7 @@ class Intake:
         self, key: Any, value: Any, headers: Headers | None
     ) -> tuple[bytes | None, bytes | None, Sequence[Header]]:
         key_bytes, value_bytes = serialize(self._key_serializer, key), serialize(self._value_serializer, value)
-        ready: Sequence[Header] = tuple((name, serialize(None, content)) for name, content in headers or ())
+        ready: Sequence[Header] = _headers(headers) if headers else ()
         if self._cipher is not None:
             value_bytes, ready = self._cipher.encrypt(value_bytes, ready)
         return key_bytes, value_bytes, ready
@@ -146,6 +148,21 @@ class Intake:
         if self._partitioner is not None:
             return [self._choose(topic, record[0], record[1]) for record in records]
         return partitions_for_keys([record[0] for record in records], topic.partition_count)
+
+
+def _headers(headers: Headers) -> tuple[Header, ...]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    found = tuple((name, serialize(None, content)) for name, content in pairs)
+    for name, _ in found:
+        if not isinstance(name, str):
+            raise SerializationFailed(f"the name of a header is text, not {name!r}")
+    return found
+
+
+def _time(timestamp_ms: int) -> int:
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 63:
+        raise SerializationFailed(f"a timestamp is in whole milliseconds since 1970, not {timestamp_ms!r}")
+    return timestamp_ms
 
 
 def _plain_record(message: Any) -> tuple[Any, ...]:

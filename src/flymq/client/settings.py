@@ -80,6 +80,7 @@ class ConsumerSettings(TypedDict, total=False):
     fetch_bytes_max: int
     partition_bytes_max: int
     prefetch_bytes: int
+    prefetch_total_bytes: int
     poll_records_max: int
     auto_commit: bool
     auto_commit_interval_ms: int
@@ -179,6 +180,7 @@ class ConsumerConfig:
     fetch_bytes_max: int = 16 << 20
     partition_bytes_max: int = 1 << 20
     prefetch_bytes: int = 2 << 20
+    prefetch_total_bytes: int = 64 << 20
     poll_records_max: int = 500
     auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
@@ -196,6 +198,7 @@ class ConsumerConfig:
         object.__setattr__(self, "isolation", _parse_isolation(self.isolation))
         _check_at_least(self, 0, "fetch_wait_ms", "fetch_bytes_min")
         _check_at_least(self, 1, "fetch_bytes_max", "partition_bytes_max", "prefetch_bytes", "poll_records_max")
+        _check_at_least(self, self.prefetch_bytes, "prefetch_total_bytes")
         _check_at_least(self, 1, "auto_commit_interval_ms", "heartbeat_interval_ms", "rebalance_timeout_ms")
         if self.session_timeout_ms < 2 * self.heartbeat_interval_ms:
             raise InvalidSetting("`session_timeout_ms` must be at least twice `heartbeat_interval_ms`")

@@ -9,13 +9,34 @@ from contextlib import closing, contextmanager
 import pytest
 
 from flymq import AsyncFlyMQClient, FlyMQClient
-from flymq.errors import BrokenFrame, BrokerUnavailable, FlyMQError, NotEnoughReplicas, RequestTimedOut, UnknownOpcode
+from flymq.errors import (
+    BrokenFrame,
+    BrokerUnavailable,
+    FlyMQError,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    NotLeader,
+    OutOfOrderSequence,
+    RequestTimedOut,
+    UnknownOpcode,
+    UnknownProducer,
+)
+from flymq.record.header import check_batch
 from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.codec import decode_request, encode_answer, encode_error
 from flymq.wire.native.framing import FrameCutter
-from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.messages.fields import Failure, Message
+from flymq.wire.native.messages.records import PartitionAppended, ProduceBatch, ProduceBatchAnswer
 from flymq.wire.native.messages.session import Hello, HelloAnswer
-from flymq.wire.native.messages.topics import ListTopicsAnswer
+from flymq.wire.native.messages.topics import (
+    ListTopicsAnswer,
+    Metadata,
+    MetadataAnswer,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from flymq.wire.native.messages.transactions import InitProducer, InitProducerAnswer
+from flymq.wire.native.opcodes import Opcode
 
 
 def free_port() -> int:
@@ -119,7 +140,7 @@ def test_a_broker_that_does_not_answer_times_out():
     with fake_broker(only_greets) as address, FlyMQClient(address, request_timeout_ms=50) as client:
         with pytest.raises(RequestTimedOut, match="LIST_TOPICS"):
             client.list_topics()
-        assert client.metrics().errors == 0
+        assert client.metrics().errors_by_code == {"REQUEST_TIMED_OUT": 1}
         assert client.metrics().requests_in_flight == 0
 
 
@@ -188,3 +209,75 @@ async def test_many_clients_come_and_go_without_leaving_connections(broker: Test
         assert client.metrics().connections == 0
 
     await asyncio.gather(*(one(n) for n in range(20)))
+
+
+class ScriptedBroker:
+    """A broker of one topic that answers PRODUCE_BATCH with one error after the other, then with success."""
+
+    def __init__(self, *errors: FlyMQError) -> None:
+        self._errors = list(errors)
+        self._identities = 0
+        self.batches: list[tuple[int, int]] = []  # producer id and base sequence of each batch that came
+
+    def answer(self, opcode: int, request: Message) -> bytes | None:
+        if isinstance(request, Hello):
+            served = [Opcode.INIT_PRODUCER]
+            return bytes(encode_answer(opcode, HelloAnswer("fake", "0", broker=0, opcodes=served, id=request.id)))
+        if isinstance(request, Metadata):
+            partitions = [PartitionMetadata(0, leader=0)]
+            topics = [TopicMetadata("t", partitions=partitions)]
+            return bytes(encode_answer(opcode, MetadataAnswer("c", brokers=[], topics=topics, id=request.id)))
+        if isinstance(request, InitProducer):
+            self._identities += 1
+            return bytes(encode_answer(opcode, InitProducerAnswer(self._identities, 0, id=request.id)))
+        assert isinstance(request, ProduceBatch)
+        [part] = request.partitions
+        header = check_batch(part.batches)
+        self.batches.append((header.producer_id, header.base_sequence))
+        error = Failure.of(self._errors.pop(0)) if self._errors else None
+        appended = [PartitionAppended("t", 0, base_offset=len(self.batches), error=error)]
+        return bytes(encode_answer(opcode, ProduceBatchAnswer(partitions=appended, id=request.id)))
+
+
+def test_a_repeated_batch_keeps_its_number():
+    script = ScriptedBroker(NotLeader(), NotEnoughReplicas())
+    with fake_broker(script.answer) as address, FlyMQClient(address, retry_backoff_ms=1) as client:
+        client.produce("t", b"v")
+        client.produce("t", b"v")
+    assert script.batches == [(1, 0), (1, 0), (1, 0), (1, 1)]
+
+
+def test_a_broker_that_has_lost_count_gets_the_batch_under_a_new_identity():
+    script = ScriptedBroker(OutOfOrderSequence(), UnknownProducer())
+    with fake_broker(script.answer) as address, FlyMQClient(address, retry_backoff_ms=1) as client:
+        client.produce("t", b"v")
+        client.produce("t", b"v")
+    assert script.batches == [(1, 0), (2, 0), (3, 0), (3, 1)]
+
+
+def test_a_refused_batch_leaves_its_number_to_the_next():
+    script = ScriptedBroker(MessageTooLarge())
+    with fake_broker(script.answer) as address, FlyMQClient(address) as client:
+        with pytest.raises(MessageTooLarge):
+            client.produce("t", b"v")
+        client.produce("t", b"v")
+    assert script.batches == [(1, 0), (1, 0)]
+
+
+def test_a_batch_given_up_in_doubt_takes_its_identity_with_it():
+    """The broker may have it or not, so its number can be used neither again nor skipped."""
+
+    script = ScriptedBroker()
+    silent = True
+
+    def answer(opcode: int, request: Message) -> bytes | None:
+        reply = script.answer(opcode, request)
+        return None if silent and isinstance(request, ProduceBatch) else reply
+
+    settings = {"request_timeout_ms": 50, "retry_backoff_ms": 1, "retries": 1}
+    with fake_broker(answer) as address, FlyMQClient(address, **settings) as client:
+        with pytest.raises(RequestTimedOut):
+            client.produce("t", b"v")
+        silent = False
+        client.produce("t", b"v")
+    assert script.batches == [(1, 0), (1, 0), (2, 0)]

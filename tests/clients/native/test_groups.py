@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from flymq import AsyncFlyMQClient, FlyMQClient, TopicPartition
+from flymq import AsyncFlyMQClient, FlyMQClient, SqliteOffsets, TopicPartition
 
 
 def fill(client: FlyMQClient, topic: str, count: int, partitions: int = 4) -> None:
@@ -105,6 +105,20 @@ def test_a_listener_is_told_of_partitions_that_come_and_go(client, topic):
             assert len(told[2][1]) == 1
 
 
+def test_a_listener_that_fails_is_reported_to_whoever_reads(client, topic):
+    fill(client, topic, 1)
+
+    class Listener:
+        def on_assigned(self, partitions):
+            raise LookupError("no state for these")
+
+        def on_revoked(self, partitions):
+            pass
+
+    with client.consumer(topic, group=topic, listener=Listener()) as consumer, pytest.raises(LookupError):
+        consumer.poll(20_000)
+
+
 def test_heartbeats_go_on_while_the_user_works(client, topic):
     fill(client, topic, 2, partitions=1)
     with client.consumer(topic, group=topic, session_timeout_ms=6_000, heartbeat_interval_ms=50) as consumer:
@@ -164,6 +178,24 @@ def test_a_group_is_described_and_moved(client, topic):
     assert [(part.offset, part.lag) for part in description.positions] == [(10, 0)]
     assert client.admin.reset_offsets(topic, topic, "earliest") == {(topic, 0): 0}
     client.admin.delete_group(topic)
+
+
+def test_offsets_can_be_kept_in_the_programs_own_database(client, topic, tmp_path):
+    fill(client, topic, 10, partitions=1)
+    place = TopicPartition(topic, 0)
+    store = SqliteOffsets(tmp_path / "offsets.db")
+    with client.consumer(topic, group=topic, offset_store=store) as consumer:
+        assert len(consumer.poll(20_000, max_records=4)) == 4
+    assert store.load(topic, [place, TopicPartition(topic, 1)]) == {place: 4}
+    assert store.load("another-group", [place]) == {}
+    with client.consumer(topic, group=topic, offset_store=store) as consumer:
+        assert poll_until(consumer, 6) == list(range(4, 10))
+        consumer.commit()
+        assert consumer.committed() == {place: 10}
+        consumer.seek(topic, 0, 0)
+        consumer.seek_to_committed()
+        assert consumer.position(topic, 0) == 10
+    assert client.admin.describe_group(topic).positions == [], "the broker was told nothing"
 
 
 async def test_groups_from_asyncio(broker, topic):

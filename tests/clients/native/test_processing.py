@@ -33,15 +33,15 @@ def test_every_record_is_worked_on_once_and_those_of_a_key_in_order(client, topi
 
 
 def test_handlers_run_at_the_same_time(client, topic):
-    fill(client, topic, 4, keys=4)
-    together = threading.Barrier(4, timeout=20)
+    fill(client, topic, 12, keys=12)
+    together = threading.Barrier(12, timeout=20)
     with client.consumer(topic) as consumer:
 
         def handle(record) -> None:
             together.wait()
             consumer.stop()
 
-        consumer.process(handle, concurrency=4, order_by="nothing")
+        consumer.process(handle, concurrency=12, order_by="nothing")
 
 
 def test_a_handler_that_fails_for_a_while_is_called_again(client, topic):

@@ -221,12 +221,3 @@ async def test_all_of_it_works_from_asyncio(broker, topic):
             assert [await delivery for delivery in deliveries] == list(range(100, 300))
         result = await client.produce_batch(topic, [("k", b"v")] * 10)
         assert list(result) == list(range(300, 310))
-
-
-def test_an_idempotent_producer_numbers_its_batches(client, topic):
-    """The producer id and the sequences are in the log, so that the broker can tell a repeated batch."""
-    client.create_topic(topic, partitions=1)
-    with client.producer(idempotent=True) as producer:
-        for _ in range(3):
-            producer.produce(topic, b"v")
-    assert client.admin.latest_offsets(topic) == {(topic, 0): 3}

@@ -86,6 +86,16 @@ def test_callbacks_get_the_place_or_the_reason():
     assert told == [(1, None), (None, error), (1, None)]
 
 
+def test_a_callback_that_fails_keeps_nobody_else_from_being_told(caplog):
+    batch = batch_of(2)
+    told = []
+    Delivery(batch, 0).add_callback(lambda place, error: 1 // 0)
+    Delivery(batch, 1).add_callback(lambda place, error: told.append(place))
+    batch.succeed(7, -1)
+    assert told == [8]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_without_acknowledgement_the_offset_is_unknown():
     batch = batch_of(2)
     batch.succeed(-1, -1)

@@ -71,6 +71,24 @@ def test_headers_and_time_travel_with_the_record():
     )
 
 
+def test_headers_may_be_a_mapping():
+    assert put(b"v", headers={"trace": "1"})[1][2] == (("trace", b"1"),)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"headers": [(b"trace", b"1")]}, {"headers": {"n": 1}}, {"timestamp_ms": 1.5}, {"timestamp_ms": 1 << 63}]
+)
+def test_what_no_batch_can_hold_is_refused_in_the_callers_thread(wrong):
+    with pytest.raises(SerializationFailed):
+        put(b"v", **wrong)
+
+
+def test_a_message_of_a_batch_is_a_value_or_a_pair():
+    entry, topic = intake()
+    with pytest.raises(ValueError, match="too many values"):
+        entry.share_out(topic, [(b"key", b"value", b"more")], None)
+
+
 def test_an_encrypted_record_carries_the_id_of_its_key():
     entry, topic = intake(cipher=Cipher(bytes(32)))
     batch, _ = entry.put(topic, b"secret", headers=[("trace", b"1")])

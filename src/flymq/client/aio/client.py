@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from flymq.client.aio.admin import AsyncAdmin, Settings
 from flymq.client.aio.cluster import Cluster
-from flymq.client.aio.consumer import AsyncConsumer, RebalanceListener
+from flymq.client.aio.consumer import AsyncConsumer, GroupPart, RebalanceListener
 from flymq.client.aio.membership import Assignor
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.aio.transaction import AsyncTransaction
@@ -19,6 +19,7 @@ from flymq.client.deliveries import BatchResult
 from flymq.client.encryption import Cipher
 from flymq.client.intake import Headers
 from flymq.client.metrics import ClientMetrics, Counters
+from flymq.client.offset_stores import OffsetStore
 from flymq.client.records import ConsumerRecord, RecordMetadata
 from flymq.client.settings import (
     ClientSettings,
@@ -209,6 +210,7 @@ class AsyncFlyMQClient:
         partitions: Iterable[int] | None = None,
         listener: RebalanceListener | None = None,
         custom_assignors: Sequence[Assignor] = (),
+        offset_store: OffsetStore | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> AsyncConsumer:
         """Return a consumer of these topics: of all their partitions, of those given, or of a group's share."""
@@ -218,10 +220,8 @@ class AsyncFlyMQClient:
             topics,
             pick(ConsumerConfig, settings),
             self._cipher,
-            group=group,
             partitions=partitions,
-            listener=listener,
-            assignors=custom_assignors,
+            group=GroupPart(group, listener, custom_assignors, offset_store),
         )
         self._remember(consumer)
         return consumer

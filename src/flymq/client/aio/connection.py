@@ -31,6 +31,9 @@ from flymq.wire.native.operations import OPCODE_OF, OPERATIONS
 M = TypeVar("M", bound=Message)
 _ID_MAX = (1 << 32) - 1
 
+BATCHES_BYTES_MAX = 8 << 20
+"""Batches that one request carries, if there is more than one; fewer where the broker takes less."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """An open connection. `send` for what has no answer or is awaited by callback, `request` for the rest."""
@@ -40,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         self.broker = -1
         self.server_version = ""
         self.served: frozenset[int] = frozenset()
+        self.batches_bytes_max = BATCHES_BYTES_MAX
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._cutter = FrameCutter(payload_bytes_max=payload_bytes_max)
@@ -99,9 +103,10 @@ class Connection(asyncio.BufferedProtocol):
             raise RequestTimedOut(f"{self} did not answer {name} in {timeout_s:g} s") from None
 
     def forget(self, request_id: int) -> None:
-        """Let the answer of a request go to nobody."""
+        """Let the answer of a request that took too long go to nobody."""
         if self._waiting.pop(request_id, None) is not None:
             self._counters.requests_in_flight -= 1
+            self._counters.errors[RequestTimedOut.code] += 1
 
     def close(self, error: FlyMQError | None = None) -> None:
         """End the connection; what is on its way fails."""
@@ -224,6 +229,8 @@ async def _greet(connection: Connection, config: ConnectionConfig) -> None:
     connection.broker = answer.broker
     connection.server_version = answer.version
     connection.served = frozenset(answer.opcodes)
+    if answer.payload_bytes_max:  # leave room for the names around the batches
+        connection.batches_bytes_max = min(BATCHES_BYTES_MAX, answer.payload_bytes_max * 3 // 4)
     if config.username is not None and config.password is not None:
         login = Authenticate(username=config.username, password=config.password)
         await connection.request(login, AuthenticateAnswer, timeout_s)

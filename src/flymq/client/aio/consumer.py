@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from flymq.client.aio.processing import Handler, ParallelWork, ProcessConfig
 from flymq.client.cursor import Cursor, Handout
 from flymq.client.decoding import Decoder
 from flymq.client.encryption import Cipher
+from flymq.client.offset_stores import OffsetStore
 from flymq.client.records import ConsumerRecord
 from flymq.client.settings import ConsumerConfig
 from flymq.host.tasks import Tasks
@@ -41,6 +43,16 @@ class RebalanceListener(Protocol):
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """How a consumer takes part in a group; no name, no group."""
+
+    name: str = ""
+    listener: RebalanceListener | None = None
+    assignors: Sequence[Assignor] = ()
+    offset_store: OffsetStore | None = None
+
+
 class AsyncConsumer:
     """Reads topics. Iterate it record by record, or take lists with `poll` and `batches`.
 
@@ -55,38 +67,37 @@ class AsyncConsumer:
         config: ConsumerConfig,
         cipher: Cipher | None = None,
         *,
-        group: str = "",
         partitions: Iterable[int] | None = None,
-        listener: RebalanceListener | None = None,
-        assignors: Sequence[Assignor] = (),
+        group: GroupPart = GroupPart(),  # noqa: B008  # frozen
     ) -> None:
         if not topics:
             raise InvalidSetting("a consumer needs at least one topic")
-        if group and partitions is not None:
+        if group.name and partitions is not None:
             raise InvalidSetting("a member of a group gets its partitions from the group: leave out `partitions`")
         self._cluster = cluster
         self._config = config
         self._topics = list(dict.fromkeys(topics))
         self._partitions = None if partitions is None else sorted(set(partitions))
-        self._listener = listener
+        self._listener = group.listener
+        self._offset_store = group.offset_store
         self._decoder = Decoder(cipher, config.key_deserializer, config.value_deserializer)
         self._fetcher = Fetcher(cluster, config)
         self._tasks = Tasks(self._task_failed)
         self._started: asyncio.Task[None] | None = None
         self.is_stopping = False
         self.is_closed = False
-        self._failure: FlyMQError | None = None
+        self._failure: Exception | None = None  # what ended the membership
         self._taken: list[Handout] = []  # what the last poll put into the user's hands
         self._saved: dict[TopicPartition, int] = {}  # offsets as last committed
         self.handout: Handout | None = None
         self._membership: Membership | None = None
-        if group:
+        if group.name:
             self._membership = Membership(
                 cluster,
-                group,
+                group.name,
                 self._topics,
                 config,
-                assignors=assignors,
+                assignors=group.assignors,
                 on_assigned=self._assigned,
                 on_revoked=self._revoked,
             )
@@ -262,7 +273,7 @@ class AsyncConsumer:
     async def seek_to_committed(self) -> None:
         """Go back to what the group has committed, for example after a transaction was aborted."""
         names = self.assignment()
-        committed = await self._member().committed(names)
+        committed = await self._load(names)
         for name, offset in committed.items():
             self._fetcher.jump(self._cursor(*name), offset)
         await self._seek_all(
@@ -319,13 +330,23 @@ class AsyncConsumer:
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; partitions without one are left out."""
-        return await self._member().committed(list(partitions) or self.assignment())
+        return await self._load(list(partitions) or self.assignment())
 
     async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         changed = {name: offset for name, offset in offsets.items() if self._saved.get(name) != offset}
         if changed:
-            await self._member().commit(changed)
+            member = self._member()
+            if self._offset_store is None:
+                await member.commit(changed)
+            else:
+                await asyncio.to_thread(self._offset_store.save, member.group, changed)
             self._saved |= changed
+
+    async def _load(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        member = self._member()
+        if self._offset_store is None:
+            return await member.committed(partitions)
+        return dict(await asyncio.to_thread(self._offset_store.load, member.group, partitions))
 
     def _done(self) -> dict[TopicPartition, int]:
         """Return the next offset to read of each partition for whoever continues: nothing in hand is skipped."""
@@ -377,6 +398,7 @@ class AsyncConsumer:
             return
         self.is_closed = True
         self.stop()
+        await self._tasks.close()  # first, or a heartbeat would notice that the member has left, and join again
         try:
             if self._membership is not None and self._membership.member:
                 with contextlib.suppress(FlyMQError):  # a member that is gone already has nothing to give back
@@ -384,7 +406,6 @@ class AsyncConsumer:
                         await self._commit(self._done())
                     await self._membership.leave()
         finally:
-            await self._tasks.close()
             await self._fetcher.close()
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -435,13 +456,13 @@ class AsyncConsumer:
     async def _be_member(self, membership: Membership) -> None:
         try:
             await membership.run()
-        except FlyMQError as error:
+        except Exception as error:  # a listener's too: whoever reads next is told
             self._failure = error
             self._fetcher.wake()
 
     async def _assigned(self, partitions: Partitions) -> None:
         names = sorted(partitions)
-        committed = await self._member().committed(names)
+        committed = await self._load(names)
         self._saved |= committed
         self._fetcher.add(Cursor(name.topic, name.partition, offset) for name, offset in committed.items())
         await self._add_partitions(

@@ -122,8 +122,9 @@ class Fetcher:
     # ----------------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Ask for every partition that runs low."""
-        if self._is_closed:
+        """Ask for every partition that runs low, unless enough has been read ahead in all."""
+        buffered_bytes = sum(cursor.buffered_bytes for cursor in self._cursors.values())
+        if self._is_closed or buffered_bytes >= self._config.prefetch_total_bytes:
             return
         now_s = self._loop.time()
         next_s: float | None = None

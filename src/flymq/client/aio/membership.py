@@ -138,9 +138,10 @@ class Membership:
         lost, won = self._owned - share, share - self._owned
         if lost:
             await self._on_revoked(lost)
-        self._owned = share
+            self._owned -= lost
         if won:
             await self._on_assigned(won)
+            self._owned |= won
         if lost and self._assignor == COOPERATIVE:
             raise RebalanceInProgress("partitions were given up; the group shares them out now")
 

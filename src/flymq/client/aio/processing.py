@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -64,6 +65,7 @@ class ParallelWork:
         self._cluster = cluster
         self._handler = handler
         self._is_coroutine = inspect.iscoroutinefunction(handler)
+        self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="flymq handler")
         self._config = config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._progress: dict[Cursor, Progress] = {}
@@ -84,6 +86,7 @@ class ParallelWork:
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
+            self._threads.shutdown(wait=False)
             if self._dead_letters is not None:
                 await self._dead_letters.close()
 
@@ -113,7 +116,7 @@ class ParallelWork:
         return progress
 
     def _lane_of(self, lanes: list[Lane], record: ConsumerRecord) -> Lane:
-        if self._config.order_by == "key" and record.key is not None:
+        if self._config.order_by == "key" and isinstance(record.key, Hashable) and record.key is not None:
             return lanes[hash((record.topic, record.key)) % len(lanes)]
         return lanes[hash((record.topic, record.partition)) % len(lanes)]
 
@@ -144,7 +147,7 @@ class ParallelWork:
         if self._is_coroutine:
             await self._handler(record)
         else:
-            await asyncio.to_thread(self._handler, record)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, record)
 
     async def _original(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
         leader = await self._cluster.leader_of(topic, partition)

@@ -39,9 +39,6 @@ from flymq.wire.native.messages.transactions import InitProducer, InitProducerAn
 
 Sending: TypeAlias = tuple[PartitionQueue, Batch]
 
-REQUEST_BYTES_MAX = 8 << 20
-"""More batches for one leader than this go in several requests."""
-
 _SEQUENCE_SPAN = 1 << 31
 _ANONYMOUS = InitProducerAnswer(producer_id=-1, producer_epoch=-1)
 _AMBIGUOUS = (ConnectionLost, RequestTimedOut)
@@ -215,7 +212,7 @@ class Sender:
             except FlyMQError as error:
                 self._failed(queue, batch, error)
                 continue
-            if parcel and parcel_bytes + len(encoded) > REQUEST_BYTES_MAX:
+            if parcel and parcel_bytes + len(encoded) > connection.batches_bytes_max:
                 self._transmit_one(connection, parcel)
                 parcel, parcel_bytes = [], 0
             parcel.append((queue, batch))
@@ -306,6 +303,7 @@ class Sender:
         is_idempotent = self._identity is not None and self._identity is not _ANONYMOUS
         if is_idempotent and isinstance(error, _NEEDS_NEW_IDENTITY) and not self.transactional_id:
             self.forget_identity()
+            batch.encoded = None  # to be written under the new identity
             may_retry = True
         else:
             may_retry = self._cluster.may_retry(error)

@@ -19,6 +19,7 @@ from flymq.client.aio.transform import Transformation
 from flymq.client.deliveries import BatchResult
 from flymq.client.intake import Headers
 from flymq.client.metrics import ClientMetrics
+from flymq.client.offset_stores import OffsetStore
 from flymq.client.records import ConsumerRecord, RecordMetadata
 from flymq.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from flymq.client.sync.admin import Admin
@@ -145,6 +146,7 @@ class FlyMQClient:
         partitions: Iterable[int] | None = None,
         listener: RebalanceListener | None = None,
         custom_assignors: Sequence[Assignor] = (),
+        offset_store: OffsetStore | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> Consumer:
         """Return a consumer of these topics: of all their partitions, of those given, or of a group's share."""
@@ -155,6 +157,7 @@ class FlyMQClient:
                 partitions=partitions,
                 listener=listener,
                 custom_assignors=custom_assignors,
+                offset_store=offset_store,
                 **settings,
             )
         )
