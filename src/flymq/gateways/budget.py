@@ -18,6 +18,10 @@ class BufferBudget:
         return self._used
 
     @property
+    def used_share(self) -> float:
+        return self._used / self._bytes_max
+
+    @property
     def is_exhausted(self) -> bool:
         return self._used > self._bytes_max
 

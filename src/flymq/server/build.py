@@ -29,13 +29,21 @@ from flymq.gateways.kafka.handlers import HANDLERS as KAFKA_HANDLERS
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
 from flymq.gateways.native.connection import NativeConnection, speaks_native
 from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
-from flymq.host.clock import SystemClock
+from flymq.gateways.rest.api import OPERATIONS
+from flymq.gateways.rest.app import Rest, RestSettings, build_app
+from flymq.gateways.rest.connection import http_connections, speaks_http
+from flymq.gateways.rest.consumers import Consumers
+from flymq.gateways.rest.login import Login
+from flymq.host.clock import Clock, SystemClock
 from flymq.host.disk import SystemDisk
 from flymq.host.entropy import new_id, system_entropy
 from flymq.host.tasks import SystemThreads, Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
-from flymq.model.errors import FsyncFailed, InvalidSetting
-from flymq.server.config import ClientAuth, Config, TlsSettings
+from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
+from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, TlsSettings
+from flymq.server.health import Phase
+from flymq.server.observation import Observation
+from flymq.server.timed_threads import TimedThreads
 from flymq.storage.directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
@@ -53,17 +61,38 @@ class Server:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.port = 0
+        self.http_port = NO_PORT
         self.failed = asyncio.Event()
         """Set when the broker must not go on: stop it."""
         self.fatal_error: FsyncFailed | None = None
         self._clock = SystemClock()
         self._tasks = Tasks(self._task_failed)
         self._disk_threads = SystemThreads("disk", config.storage.recovery_threads_max)
-        self._flush_threads = SystemThreads("flush")
+        self._flush_threads = TimedThreads(SystemThreads("flush"))
         self._undo = AsyncExitStack()
+        self._shared = _shared(config, self._clock)
+        self._observation = Observation(
+            config.broker.id, self._shared, self._flush_threads.durations, Path(config.broker.data_dir)
+        )
+        self._rest = Rest(
+            RestSettings(
+                config.rest.body_bytes_max,
+                config.rest.body_timeout_ms / 1000,
+                config.rest.origins,
+                clamps_replication=config.broker.dev,
+            ),
+            self._shared,
+            self._observation,
+            Login(new_id(system_entropy()).bytes),
+            OPERATIONS,
+            consumers=Consumers(),
+        )
 
     async def start(self) -> None:
-        """Recover what is on disk, then listen. What was begun is undone when a later step fails."""
+        """Recover what is on disk, then listen; probes are answered from the beginning on.
+
+        What was begun is undone when a later step fails.
+        """
         try:
             await self._start()
         except BaseException:
@@ -87,20 +116,48 @@ class Server:
         undo.callback(self._disk_threads.close)
         undo.callback(self._flush_threads.close)
         undo.push_async_callback(self._tasks.close)
+        self._observation.start(self._tasks)
+        tls = _tls_context(config.tls)
+        http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
+        self._http_listener = Listener([http], self._shared, _limits(config), self._tasks, tls)
+        undo.push_async_callback(self._http_listener.close, within_s=_STOP_WITHIN_S)
+        await self._open_http()
         admin = self._build_admin(catalog)
         recovered = await admin.open_topics()
         _report(recovered)
         broker = await self._build_broker(admin, catalog, was_clean=not recovered)
         maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
         maintenance.start(self._tasks, _intervals(config))
-        self._listener = self._build_listener(broker)
+        self._listener = Listener(self._gateways(broker, http), self._shared, _limits(config), self._tasks, tls)
         undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
+        self._rest.broker = broker
+        self._observation.listeners += [self._listener, self._http_listener]
+        self._observation.serve(broker, self._tasks)
+
+    async def _open_http(self) -> None:
+        """Listen for HTTP alone. Where nobody asked for a port, one that is taken is no reason not to start."""
+        listener = self.config.listener
+        wanted = HTTP_PORT if listener.http_port is None else listener.http_port
+        if wanted == NO_PORT:
+            return
+        try:
+            self.http_port = await self._http_listener.open(listener.host, wanted, listener.backlog)
+        except AddressInUse as error:
+            if listener.http_port is not None:
+                raise AddressInUse(error.message, hint="Set listener.http_port to another port, or to -1.") from None
+            logger.warning(
+                "%s, so HTTP is served on port %d alone. To choose another: listener.http_port",
+                error.message,
+                listener.port,
+            )
 
     async def stop(self) -> None:
         """Accept nothing new, finish what was begun, close every log with the marker of an orderly end."""
+        self._observation.phase = Phase.STOPPING
         self._listener.stop_accepting()
         self.topics.fetches.stop_waiting()
+        await self._http_listener.close(within_s=_STOP_WITHIN_S)
         await self._undo.aclose()
 
     def _close_logs(self) -> None:
@@ -109,7 +166,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        return self._listener.connections
+        return self._listener.connections + self._http_listener.connections
 
     def _build_admin(self, catalog: Catalog) -> Admin:
         config = self.config
@@ -165,24 +222,14 @@ class Server:
             (config.listener.advertised_host, config.listener.advertised_port),
         )
 
-    def _build_listener(self, broker: Broker) -> Listener:
-        limits, quotas = self.config.limits, self.config.quotas
-        shared = SharedByConnections(
-            self._clock,
-            BufferBudget(limits.buffer_bytes_max),
-            ClientQuota(quotas.produce_bytes_per_s),
-            ClientQuota(quotas.fetch_bytes_per_s),
-            ConnectionLimits(limits.requests_inflight_per_connection_max, limits.request_bytes_max),
-        )
-        gateways = [
+    def _gateways(self, broker: Broker, http: Gateway) -> list[Gateway]:
+        shared = self._shared
+        return [
             Gateway("native", speaks_native, lambda: NativeConnection(broker, shared, NATIVE_HANDLERS)),
+            http,
             # Last: a request of Kafka's has no mark of its own, only a length and a number that can be one.
             Gateway("kafka", speaks_kafka, lambda: KafkaConnection(broker, shared, KAFKA_HANDLERS)),
         ]
-        listener_limits = ListenerLimits(
-            limits.connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000
-        )
-        return Listener(gateways, shared, listener_limits, self._tasks, _tls_context(self.config.tls))
 
     def _stop_after(self, error: FsyncFailed) -> None:
         """An fsync failed: what is in the page cache can no longer be trusted. End without a marker of order."""
@@ -193,6 +240,24 @@ class Server:
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         logger.error("the task %r failed", name, exc_info=error)
+
+
+def _shared(config: Config, clock: Clock) -> SharedByConnections:
+    limits, quotas = config.limits, config.quotas
+    return SharedByConnections(
+        clock,
+        BufferBudget(limits.buffer_bytes_max),
+        ClientQuota(quotas.produce_bytes_per_s),
+        ClientQuota(quotas.fetch_bytes_per_s),
+        ConnectionLimits(limits.requests_inflight_per_connection_max, limits.request_bytes_max),
+    )
+
+
+def _limits(config: Config) -> ListenerLimits:
+    limits = config.limits
+    return ListenerLimits(
+        limits.connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000
+    )
 
 
 def _intervals(config: Config) -> MaintenanceIntervals:

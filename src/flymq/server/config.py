@@ -18,6 +18,8 @@ from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
 
 INT64_MAX = (1 << 63) - 1
+HTTP_PORT = 8080
+NO_PORT = -1
 _INT32_MAX = (1 << 31) - 1
 
 DEV_DEFAULTS: Mapping[str, Any] = {"topics.auto_create": True}
@@ -71,6 +73,12 @@ class ListenerSettings:
     )
     advertised_port: int | None = _setting(
         None, "Port that clients are told to connect to; `listener.port` if not set.", low=1, high=65535
+    )
+    http_port: int | None = _setting(
+        None,
+        "Port for HTTP alone, beside the shared one. Not set: 8080, if it is free. 0 takes any free one, -1 none.",
+        low=-1,
+        high=65535,
     )
     backlog: int = _setting(1024, "Connections that may wait to be accepted.", low=1, high=65535)
 
@@ -169,6 +177,21 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """What the REST API takes."""
+
+    body_bytes_max: int = _setting(16 << 20, "Largest body of a request, unpacked.", low=1 << 10, high=_INT32_MAX)
+    body_timeout_ms: int = _setting(30_000, "Time in which a body must arrive.", low=1)
+    cors_origins: str | None = _setting(
+        None, "Web pages of these origins may use the API, as `https://a.example, https://b.example`; none if not set."
+    )
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return tuple(origin.strip() for origin in (self.cors_origins or "").split(",") if origin.strip())
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """What the broker tells on stderr."""
 
@@ -188,6 +211,7 @@ class Config:
     quotas: QuotasSettings = QuotasSettings()
     storage: StorageSettings = StorageSettings()
     auth: AuthSettings = AuthSettings()
+    rest: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
     def __post_init__(self) -> None:

@@ -24,6 +24,8 @@ class TestBroker:
     host: str
     port: int
     data_dir: Path
+    http_port: int = -1
+    """Port for HTTP alone, where the settings ask for one; the other port speaks it too."""
 
     @property
     def address(self) -> str:
@@ -40,12 +42,13 @@ def running_broker(
     """
     with tempfile.TemporaryDirectory(prefix="flymq-") as scratch:
         directory = Path(scratch) if data_dir is None else data_dir
-        flags = {"broker.data_dir": str(directory), "broker.dev": True, "listener.port": 0, **(settings or {})}
+        flags = {"broker.data_dir": str(directory), "broker.dev": True, "listener.port": 0}
+        flags |= {"listener.http_port": -1, **(settings or {})}
         thread = _BrokerThread(flags, config_file)
         thread.start()
         try:
             server = thread.wait_ready()
-            yield TestBroker(server.config.listener.host, server.port, directory)
+            yield TestBroker(server.config.listener.host, server.port, directory, server.http_port)
         finally:
             thread.stop()
 

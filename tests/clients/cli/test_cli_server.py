@@ -20,6 +20,7 @@ from flymq.cli.exits import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.testing import TestBroker, running_broker
 
+NO_HTTP = ("--set", "listener.http_port=-1")
 READY = re.compile(rf"FlyMQ {re.escape(__version__)} listens on (127\.0\.0\.1:\d+), data in (.+)\n")
 
 
@@ -56,7 +57,7 @@ def test_dev_mode_tells_what_to_try_and_it_works(start_flymq: StartFlymq, tmp_pa
 
 
 def test_a_busy_port_is_named_with_what_to_do(start_flymq: StartFlymq, broker: TestBroker, tmp_path: Path) -> None:
-    second = start_flymq("server", "start", "--port", str(broker.port), "--data-dir", str(tmp_path))
+    second = start_flymq("server", "start", "--port", str(broker.port), "--data-dir", str(tmp_path), *NO_HTTP)
     out, err = second.communicate(timeout=30)
     assert (second.returncode, out) == (1, b"")
     problem, hint = err.decode().splitlines()
@@ -67,7 +68,8 @@ def test_a_busy_port_is_named_with_what_to_do(start_flymq: StartFlymq, broker: T
 
 def test_a_codec_that_is_not_compiled_is_mentioned_once(broker: TestBroker, tmp_path: Path) -> None:
     hide = "import sys; sys.modules['flymq.record._fast'] = None; from flymq.cli import main; main()"
-    start = ["server", "start", "--port", str(broker.port), "--data-dir", str(tmp_path)]  # which is in use: it ends
+    start = ["server", "start", *NO_HTTP, "--data-dir", str(tmp_path)]
+    start += ["--port", str(broker.port)]  # which is in use: it ends
     done = subprocess.run([sys.executable, "-c", hide, *start], capture_output=True, text=True)
     slow, advice, busy, _ = done.stderr.splitlines()
     assert "10 times longer" in slow

@@ -1,0 +1,203 @@
+"""The ASGI application: finds the operation, checks who asks and what, calls the handler, answers.
+
+Only one thing is caught here: a `FlyMQError` becomes its problem, and whatever else goes wrong is a bug of ours, which
+is logged and must not take other requests down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from flymq.broker.broker import Broker
+from flymq.gateways.connection import SharedByConnections
+from flymq.gateways.rest.bodies import JSON, media_type, read_body
+from flymq.gateways.rest.idempotency import Answers
+from flymq.gateways.rest.login import Login
+from flymq.gateways.rest.operations import Call, Operation
+from flymq.gateways.rest.problems import problem_response
+from flymq.gateways.rest.shapes import Diagnosis, Health
+from flymq.model.errors import (
+    BrokerStarting,
+    FlyMQError,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NoSuchResource,
+    UnsupportedMediaType,
+)
+
+logger = logging.getLogger(__name__)
+
+_COMPRESSED_BYTES_MIN = 1024
+_COMPRESSION_LEVEL = 1  # a faster answer matters more here than a smaller one
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    body_bytes_max: int = 16 << 20
+    body_timeout_s: float = 30.0
+    cors_origins: tuple[str, ...] = ()
+    clamps_replication: bool = False
+    """Whether a topic that asks for more replicas than there are brokers gets as many as there are."""
+
+
+class Observed(Protocol):
+    """What the server knows about itself."""
+
+    @property
+    def is_started(self) -> bool: ...
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    def health(self) -> Health: ...
+
+    def metrics(self, *, detailed: bool) -> Iterator[str]: ...
+
+    def diagnosis(self) -> Diagnosis: ...
+
+
+@dataclass(slots=True)
+class Rest:
+    """What the handlers share. The broker comes once it has read its disk."""
+
+    settings: RestSettings
+    shared: SharedByConnections
+    observed: Observed
+    login: Login
+    operations: Sequence[Operation]
+    broker: Broker | None = None
+    answers: Answers = field(default_factory=Answers)
+    consumers: Any = None
+
+
+def build_app(rest: Rest) -> ASGIApp:
+    """Return the application."""
+    by_path: dict[str, dict[str, _Served]] = {}
+    for operation in rest.operations:
+        by_path.setdefault(operation.path, {})[operation.method] = _Served(rest, operation)
+    routes = [Route(path, _Resource(served), methods=None) for path, served in by_path.items()]
+    app: ASGIApp = Router(routes, redirect_slashes=False, default=_not_found)
+    app = GZipMiddleware(app, minimum_size=_COMPRESSED_BYTES_MIN, compresslevel=_COMPRESSION_LEVEL)
+    if rest.settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=rest.settings.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            expose_headers=["Location"],
+        )
+    return app
+
+
+class _Resource:
+    """One path, and what may be done there."""
+
+    def __init__(self, served: dict[str, _Served]) -> None:
+        self._served = served
+        if "GET" in served:
+            served.setdefault("HEAD", served["GET"])
+        self._allow = ", ".join(sorted([*served, "OPTIONS"]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        served = self._served.get(scope["method"])
+        if served is not None:
+            await served(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers={"Allow": self._allow})(scope, receive, send)
+        else:
+            response = problem_response(MethodNotAllowed(f"{scope['method']} cannot be done here"))
+            response.headers["Allow"] = self._allow
+            await response(scope, receive, send)
+
+
+class _Served:
+    """One operation at work."""
+
+    def __init__(self, rest: Rest, operation: Operation) -> None:
+        self._rest = rest
+        self._operation = operation
+        self._decode: Callable[[bytes], Any] | None = None
+        if operation.takes is not None:
+            self._decode = msgspec.json.Decoder(operation.takes).decode
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began_s = time.perf_counter()
+        requests = self._rest.shared.requests
+        try:
+            response = await self._serve(Request(scope, receive, send))
+        except FlyMQError as error:
+            requests.failed("http", error.code)
+            response = problem_response(error)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            requests.failed("http", InternalError.code)
+            response = problem_response(InternalError())
+        await response(scope, receive, send)
+        requests.observe("http", self._operation.name, time.perf_counter() - began_s)
+
+    async def _serve(self, request: Request) -> Response:
+        rest, operation = self._rest, self._operation
+        if operation.needs_broker and rest.broker is None:
+            raise BrokerStarting
+        principal = ""
+        if operation.needs_login and rest.broker is not None:
+            principal = await rest.login.principal(rest.broker, request.headers.get("authorization"))
+        call = Call(rest, request, principal)
+        if operation.query is not None:
+            call.query = _parse_query(request, operation.query)
+        if self._decode is not None and not operation.reads_lines:
+            call.body = await self._parse_body(request)
+        answer = await operation.handler(call)
+        if isinstance(answer, Response):
+            return answer
+        if answer is None:
+            return Response(status_code=204)
+        return Response(msgspec.json.encode(answer), operation.status, media_type=JSON)
+
+    async def _parse_body(self, request: Request) -> Any:
+        if media_type(request) != JSON:
+            raise UnsupportedMediaType(f"the body is {media_type(request)!r}, not {JSON!r}")
+        settings = self._rest.settings
+        body = await read_body(
+            request, self._rest.shared.budget, bytes_max=settings.body_bytes_max, timeout_s=settings.body_timeout_s
+        )
+        assert self._decode is not None
+        return decode_body(self._decode, body)
+
+
+def decode_body(decode: Callable[[bytes], Any], body: bytes) -> Any:
+    """Read JSON into its shape, or say what is wrong with it and where."""
+    try:
+        return decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"the body: {error}", hint="GET /docs shows what is expected.") from None
+
+
+def _parse_query(request: Request, shape: type[msgspec.Struct]) -> Any:
+    given = request.query_params
+    if len(given) != len(given.multi_items()):
+        raise InvalidRequest("a query parameter is given twice", hint="Give each parameter once.")
+    try:
+        return msgspec.convert(dict(given), shape, strict=False)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise InvalidRequest(f"the query: {error}", hint="GET /docs lists the parameters.") from None
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    await problem_response(NoSuchResource(f"there is nothing at {scope['path']}"))(scope, receive, send)

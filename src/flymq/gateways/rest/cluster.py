@@ -1,0 +1,74 @@
+"""The cluster, its brokers and the transactions they run."""
+
+from __future__ import annotations
+
+from flymq import __version__
+from flymq.coordination.entries import TransactionValue
+from flymq.gateways.rest import shapes
+from flymq.gateways.rest.groups import to_names
+from flymq.gateways.rest.operations import Call
+from flymq.gateways.rest.paging import take_page
+from flymq.model.errors import NoSuchResource, TransactionNotFound
+
+
+async def describe_cluster(call: Call) -> shapes.ClusterDescription:
+    """Describe the cluster."""
+    broker = call.broker
+    topics = [topic for topic in broker.topics if not topic.is_internal]
+    return shapes.ClusterDescription(
+        broker.cluster_id,
+        broker.broker_id,
+        len(_brokers(call)),
+        len(topics),
+        sum(len(topic.partitions) for topic in topics),
+        len(broker.groups.list()),
+    )
+
+
+async def list_brokers(call: Call) -> shapes.Brokers:
+    """List the brokers of the cluster."""
+    return shapes.Brokers(_brokers(call))
+
+
+async def describe_broker(call: Call) -> shapes.BrokerDescription:
+    """Describe a broker."""
+    for broker in _brokers(call):
+        if broker.id == call.path["broker"]:
+            return broker
+    raise NoSuchResource(f"there is no broker {call.path['broker']}", hint="GET /api/v1/brokers lists them.")
+
+
+def _brokers(call: Call) -> list[shapes.BrokerDescription]:
+    broker = call.broker
+    host, port = broker.advertised
+    dialled_host, dialled_port = call.request.scope["server"]
+    address = (host or dialled_host, port or dialled_port or 0)
+    return [shapes.BrokerDescription(broker.broker_id, *address, __version__, controller=True)]
+
+
+async def list_transactions(call: Call) -> shapes.TransactionPage:
+    """List transactional ids and the state of their transactions."""
+    taken, token = take_page(call.broker.transactions.known(), lambda item: item[0], call.query)
+    return shapes.TransactionPage([_describe(*item) for item in taken], token)
+
+
+async def describe_transaction(call: Call) -> shapes.TransactionDescription:
+    """Describe the transaction of a transactional id."""
+    wanted = call.path["transaction"]
+    for name, value in call.broker.transactions.known():
+        if name == wanted:
+            return _describe(name, value)
+    raise TransactionNotFound(f"there is no transactional id {wanted!r}")
+
+
+def _describe(name: str, value: TransactionValue) -> shapes.TransactionDescription:
+    return shapes.TransactionDescription(
+        name,
+        value.state.name.lower(),
+        value.producer.producer_id,
+        value.producer.epoch,
+        value.timeout_ms,
+        value.began_at_ms,
+        to_names(value.partitions),
+        list(value.groups),
+    )

@@ -1,0 +1,140 @@
+"""A connection that speaks HTTP/1.1: the listener's idea of one outside, uvicorn's protocol inside.
+
+uvicorn reads requests with a C parser, runs each as a task in the broker's own loop, keeps the order of answers, and
+stops reading when a body is not consumed. What it does not limit is the head of a request; that is done here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from flymq.gateways.connection import Connection, SharedByConnections
+
+HEAD_BYTES_MAX = 64 << 10
+"""Request line and headers together."""
+
+_VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC")
+
+_scratch = bytearray(256 << 10)  # shared by all connections of the process: the loop reads one socket at a time
+
+
+def speaks_http(first: bytes) -> bool:
+    return first[:4] in _VERBS or any(verb.startswith(first) for verb in _VERBS)
+
+
+class _Http(HttpToolsProtocol):
+    """uvicorn's protocol, with a limit on what comes before a body, in bytes and in time."""
+
+    def __init__(self, config: uvicorn.Config, state: ServerState, connection: HttpConnection) -> None:
+        super().__init__(config, state, {"connection": connection})
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_timeout_s = connection.shared.limits.handshake_timeout_s
+
+    @property
+    def is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_complete()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self.send_400_response("Request head too large.")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(self._head_timeout_s, self._head_is_late)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_is_complete()
+        super().on_headers_complete()
+
+    def _head_is_complete(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        self.transport.close()
+
+
+class HttpConnection(Connection):
+    """One client that speaks HTTP."""
+
+    protocol = "http"
+
+    def __init__(self, shared: SharedByConnections, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(shared)
+        self._http = _Http(config, state, self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
+        self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self._http.connection_made(transport)
+        self.on_opened()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._http.connection_lost(exc)
+        self._transport = None
+        self.on_closed()
+
+    @property
+    def inflight(self) -> int:
+        return int(self._http.is_busy)
+
+    def close_when_sent(self) -> None:
+        if self.is_open:
+            self._http.shutdown()
+
+    # --- what the loop tells is passed on
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return _scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_s = self.shared.clock.monotonic_s()
+        self._http.data_received(bytes(memoryview(_scratch)[:nbytes]))
+
+    def eof_received(self) -> bool:
+        return self._http.is_busy  # a client that has said all it has to say still gets its answer
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
+
+
+def http_connections(app: Callable[..., object], shared: SharedByConnections) -> Callable[[], HttpConnection]:
+    """Return what makes connections that this ASGI application serves."""
+    config = uvicorn.Config(
+        app,
+        http=HttpToolsProtocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+    )
+    config.load()
+    state = ServerState()
+    return lambda: HttpConnection(shared, config, state)

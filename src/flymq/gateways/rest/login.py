@@ -1,0 +1,55 @@
+"""Who is asking: HTTP Basic against the users of the broker.
+
+A password hash is slow on purpose, some 50 ms, and HTTP sends the password with each request. So credentials that were
+right are remembered for a while, as a keyed digest that is of no use outside this process.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections import OrderedDict
+
+from flymq.broker.broker import Broker
+from flymq.model.errors import AuthenticationFailed, Unauthenticated
+
+_REMEMBERED_MAX = 1_000
+_REMEMBERED_S = 300.0
+
+
+class Login:
+    """Checks credentials."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._until_s: OrderedDict[bytes, float] = OrderedDict()
+
+    async def principal(self, broker: Broker, authorization: str | None) -> str:
+        """Return the user's name, or raise; nobody in particular where no login is required and none is given."""
+        if not broker.access.is_required:
+            return ""
+        username, password = _parse_basic(authorization)
+        digest = hmac.digest(self._secret, f"{username}\0{password}".encode(), "sha256")
+        now_s = broker.clock.monotonic_s()
+        if self._until_s.get(digest, 0.0) > now_s:
+            return username
+        expected = broker.access.users.get(username)
+        if expected is None or not await broker.threads.run(lambda: expected.matches(password)):
+            raise AuthenticationFailed("unknown user or wrong password")
+        self._until_s[digest] = now_s + _REMEMBERED_S
+        self._until_s.move_to_end(digest)
+        if len(self._until_s) > _REMEMBERED_MAX:
+            self._until_s.popitem(last=False)
+        return username
+
+
+def _parse_basic(authorization: str | None) -> tuple[str, str]:
+    scheme, _, encoded = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        raise Unauthenticated("the request has no login", hint="Send HTTP Basic credentials: curl -u USER:PASSWORD.")
+    try:
+        username, _, password = b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (NotBase64, ValueError):
+        raise AuthenticationFailed("the Authorization header is not `Basic` and base64 of USER:PASSWORD") from None
+    return username, password

@@ -1,0 +1,76 @@
+"""What probes, Prometheus and people ask about the broker itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from flymq.gateways.rest import shapes
+from flymq.gateways.rest.bodies import JSON
+from flymq.gateways.rest.operations import Call
+
+METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_TURN_S = 0.002  # how long a page is worked on before others have their turn
+
+
+async def live(_call: Call) -> shapes.Probe:
+    """Tell that the broker's loop turns."""
+    return shapes.Probe("ok")
+
+
+async def started(call: Call) -> Response:
+    """Tell whether the broker has read its disk."""
+    return _probe(is_fine=call.rest.observed.is_started)
+
+
+async def ready(call: Call) -> Response:
+    """Tell whether the broker serves clients."""
+    return _probe(is_fine=call.rest.observed.is_ready)
+
+
+def _probe(*, is_fine: bool) -> Response:
+    probe = shapes.Probe("ok" if is_fine else "starting")
+    return Response(msgspec.json.encode(probe), 200 if is_fine else 503, media_type=JSON)
+
+
+async def health(call: Call) -> Response:
+    """Tell how the broker is."""
+    found = call.rest.observed.health()
+    return Response(msgspec.json.encode(found), 200 if call.rest.observed.is_ready else 503, media_type=JSON)
+
+
+async def metrics(call: Call) -> Response:
+    """Give the metrics of the broker as a whole, for Prometheus."""
+    return _page(call.rest.observed.metrics(detailed=False))
+
+
+async def detailed_metrics(call: Call) -> Response:
+    """Give the metrics of each topic, partition and group, for Prometheus."""
+    return _page(call.rest.observed.metrics(detailed=True))
+
+
+def _page(lines: Iterator[str]) -> Response:
+    return StreamingResponse(_in_turns(lines), media_type=METRICS_TEXT)
+
+
+async def _in_turns(lines: Iterator[str]) -> AsyncIterator[str]:
+    """Send the lines a few milliseconds' worth at a time."""
+    piece: list[str] = []
+    until_s = time.perf_counter() + _TURN_S
+    for line in lines:
+        piece.append(line)
+        if time.perf_counter() > until_s:
+            yield "".join(piece)
+            piece = []
+            await asyncio.sleep(0)
+            until_s = time.perf_counter() + _TURN_S
+    yield "".join(piece)
+
+
+async def diagnose(call: Call) -> shapes.Diagnosis:
+    """Name what limits the broker now."""
+    return call.rest.observed.diagnosis()

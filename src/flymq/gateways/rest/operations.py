@@ -1,0 +1,83 @@
+"""What one operation of the API is: where it is found, what it takes and gives, which function serves it.
+
+The route and the page of OpenAPI are both made from this, so neither can say something the other does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+
+from flymq.broker.broker import Broker
+from flymq.model.errors import FlyMQError
+
+if TYPE_CHECKING:
+    from flymq.gateways.rest.app import Rest
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way to a handler."""
+
+    rest: Rest
+    request: Request
+    principal: str
+    query: Any = None
+    body: Any = None
+
+    @property
+    def broker(self) -> Broker:
+        broker = self.rest.broker
+        assert broker is not None  # the operation would have been refused
+        return broker
+
+    @property
+    def path(self) -> dict[str, Any]:
+        return self.request.path_params
+
+    @property
+    def quota_name(self) -> str:
+        client = self.request.client
+        return self.principal or ("" if client is None else client.host)
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+"""Returns a struct to be sent as JSON, a ready response, or None for no content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    path: str
+    handler: Handler
+    gives: type[msgspec.Struct] | str | None = None
+    """The answer's shape; a media type where it is not JSON; None for no content."""
+    takes: type[msgspec.Struct] | None = None
+    query: type[msgspec.Struct] | None = None
+    status: int = 200
+    errors: tuple[type[FlyMQError], ...] = ()
+    needs_broker: bool = True
+    """Refused while the broker starts."""
+    needs_login: bool = True
+    reads_lines: bool = False
+    """The handler reads the body itself; it may be NDJSON."""
+    gives_lines: bool = False
+    """The answer may be NDJSON, if the client accepts that."""
+    other_statuses: tuple[int, ...] = ()
+    """Further statuses that come with the same shape."""
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
+
+    @property
+    def summary(self) -> str:
+        return (self.handler.__doc__ or "").partition("\n")[0].rstrip(".")
+
+    @property
+    def tag(self) -> str:
+        return self.handler.__module__.rpartition(".")[2]

@@ -1,0 +1,236 @@
+"""Write records: a list in JSON, or a line for each. Each record succeeds or fails on its own.
+
+Records with a key go where its hash sends them, as with every client; those of one request without a key stay together
+in one partition, the next request's go to the next one. They become a few batches, so the cost of a record is that of
+its JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.responses import Response
+
+from flymq.broker.topics import Topic
+from flymq.gateways.rest import shapes
+from flymq.gateways.rest.app import decode_body
+from flymq.gateways.rest.bodies import JSON, NDJSON, body_blocks, media_type, read_body
+from flymq.gateways.rest.operations import Call
+from flymq.gateways.rest.problems import to_problem
+from flymq.gateways.rest.shapes import AcksName, NewRecord, RecordResult
+from flymq.gateways.rest.values import to_bytes, to_headers
+from flymq.model.delivery import Acks
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, InvalidTopicName, UnsupportedMediaType
+from flymq.model.names import TopicPartition, is_internal
+from flymq.record.batch import encode_batch
+from flymq.record.header import HEADER_SIZE
+from flymq.record.record import RecordLike
+
+_ACKS = {AcksName.NONE: Acks.NONE, AcksName.LEADER: Acks.LEADER, AcksName.ALL: Acks.ALL}
+_RECORD_OVERHEAD = 36
+"""The most that a record's lengths, time and offset take in a batch."""
+
+_decode_list = msgspec.json.Decoder(shapes.NewRecords).decode
+_line = msgspec.json.Decoder(NewRecord)
+
+
+async def produce(call: Call) -> Response:
+    """Write records."""
+    name = call.path["topic"]
+    if is_internal(name):
+        raise InvalidTopicName(f"the topic {name!r} belongs to the broker")
+    topic = await call.broker.admin.get_or_create(name)
+    key = call.request.headers.get("idempotency-key")
+    if key is None:
+        return await _produce(call, topic)
+    body = await _read(call)
+    scope = (call.principal, name, key)
+
+    async def work() -> Response:
+        return await _produce_read(call, topic, body)
+
+    response, is_repeated = await call.rest.answers.once(scope, body, call.broker.clock.monotonic_s(), work)
+    if is_repeated:
+        response = Response(response.body, response.status_code, {"Idempotency-Replayed": "true"}, JSON)
+    return response
+
+
+async def _produce(call: Call, topic: Topic) -> Response:
+    if media_type(call.request) != NDJSON:
+        return await _produce_read(call, topic, await _read(call))
+    writing = _Writing(call, topic)
+    settings = call.rest.settings
+    async for block in body_blocks(
+        call.request,
+        call.rest.shared.budget,
+        bytes_max=settings.body_bytes_max,
+        timeout_s=settings.body_timeout_s,
+    ):
+        writing.write_lines(block)
+        await asyncio.sleep(0)  # others have their turn between two blocks
+    return await writing.answer()
+
+
+async def _produce_read(call: Call, topic: Topic, body: bytes) -> Response:
+    """As `_produce`, with a body that was read as a whole."""
+    kind = media_type(call.request)
+    writing = _Writing(call, topic)
+    if kind == NDJSON:
+        writing.write_lines(body)
+    elif kind == JSON:
+        given: shapes.NewRecords = decode_body(_decode_list, body)
+        writing.encoding = given.encoding or writing.encoding
+        writing.key_encoding = given.key_encoding or writing.key_encoding
+        writing.write(given.records)
+    else:
+        raise UnsupportedMediaType(f"the body is {kind!r}, not {JSON!r} or {NDJSON!r}")
+    return await writing.answer()
+
+
+async def _read(call: Call) -> bytes:
+    settings = call.rest.settings
+    return await read_body(
+        call.request,
+        call.rest.shared.budget,
+        bytes_max=settings.body_bytes_max,
+        timeout_s=settings.body_timeout_s,
+    )
+
+
+@dataclass(slots=True)
+class _Share:
+    """What of a block goes to one partition."""
+
+    places: list[int] = field(default_factory=list)
+    records: list[RecordLike] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+
+class _Writing:
+    """The records of one request on their way."""
+
+    def __init__(self, call: Call, topic: Topic) -> None:
+        query: shapes.ProduceQuery = call.query
+        self._call = call
+        self._topic = topic
+        self._acks = _ACKS[query.acks]
+        self.encoding = query.encoding
+        self.key_encoding = query.key_encoding
+        self._any_partition = topic.choose_partition(None)
+        self._results: list[RecordResult] = []
+        self._waiting: list[tuple[asyncio.Future[None], range | Sequence[int]]] = []
+        self._failed = 0
+        self._size = 0
+
+    def write(self, records: Sequence[NewRecord]) -> None:
+        """Append records to the logs."""
+        first = len(self._results)
+        self._results += [_UNDECIDED] * len(records)
+        for number, share in self._share_out(records, first).items():
+            for places, some in _split(share, self._topic.config.max_message_bytes):
+                self._append(number, places, some)
+
+    def write_lines(self, block: bytes) -> None:
+        """Append a record for each line. One that is none fails alone, since others may be written already."""
+        try:
+            self.write(_line.decode_lines(block))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            for line in block.splitlines():
+                if line.strip():
+                    self._write_line(line)
+
+    def _write_line(self, line: bytes) -> None:
+        try:
+            record = decode_body(_line.decode, line)
+        except InvalidRequest as error:
+            self._results.append(_UNDECIDED)
+            self._fail([len(self._results) - 1], error)
+        else:
+            self.write([record])
+
+    async def answer(self) -> Response:
+        """Answer when the records are as safe as asked for, and the client has not sent too much."""
+        if not self._results:
+            raise EmptyBatch("the body has no records", hint="Send at least one record.")
+        for durable, places in self._waiting:
+            try:
+                await durable
+            except FlyMQError as error:
+                self._fail(places, error)
+        shared, broker = self._call.rest.shared, self._call.broker
+        wait_ms = shared.produce_quota.throttle_ms(self._call.quota_name, broker.clock.monotonic_s(), self._size)
+        if wait_ms:
+            await asyncio.sleep(wait_ms / 1000)
+        results = shapes.ProduceResults(len(self._results) - self._failed, self._failed, self._results)
+        return Response(msgspec.json.encode(results), 207 if self._failed else 200, media_type=JSON)
+
+    def _share_out(self, records: Iterable[NewRecord], first: int) -> dict[int, _Share]:
+        """Turn the records into bytes, each for its partition."""
+        shares: dict[int, _Share] = {}
+        topic, now_ms = self._topic, self._call.broker.clock.now_ms()
+        for place, record in enumerate(records, first):
+            try:
+                value = to_bytes(record.value, record.encoding or self.encoding, "value")
+                key = to_bytes(record.key, record.key_encoding or self.key_encoding, "key")
+                headers = to_headers(record.headers) if record.headers else []
+            except InvalidRequest as error:
+                self._fail([place], error)
+                continue
+            if record.partition is not None:
+                number = record.partition
+            else:
+                number = self._any_partition if key is None else topic.choose_partition(key)
+            share = shares.get(number)
+            if share is None:
+                share = shares[number] = _Share()
+            share.places.append(place)
+            share.records.append((key, value, headers, now_ms if record.timestamp is None else record.timestamp))
+            share.sizes.append(_size(key, value, headers))
+        return shares
+
+    def _append(self, number: int, places: Sequence[int], records: Sequence[RecordLike]) -> None:
+        broker, name = self._call.broker, self._topic.name
+        try:
+            batch = encode_batch(records)
+            appended, durable = broker.topics.produce(TopicPartition(name, number), batch, self._acks)
+        except FlyMQError as error:
+            self._fail(places, error)
+            return
+        self._size += len(batch)
+        broker.traffic.wrote("http", name, len(records), len(batch))
+        results = self._results
+        for offset, place in enumerate(places, appended.base_offset):
+            results[place] = RecordResult(number, offset)
+        if durable is not None:
+            self._waiting.append((durable, places))
+
+    def _fail(self, places: Iterable[int], error: FlyMQError) -> None:
+        problem = to_problem(error)
+        for place in places:
+            self._results[place] = RecordResult(error=problem)
+            self._failed += 1
+
+
+_UNDECIDED = RecordResult()
+
+
+def _split(share: _Share, bytes_max: int) -> Iterable[tuple[Sequence[int], Sequence[RecordLike]]]:
+    """Yield as many records at a time as a batch may hold; one that is too large alone is left to be refused."""
+    begin, size = 0, HEADER_SIZE
+    for at, more in enumerate(share.sizes):
+        if size + more > bytes_max and at > begin:
+            yield share.places[begin:at], share.records[begin:at]
+            begin, size = at, HEADER_SIZE
+        size += more
+    yield share.places[begin:], share.records[begin:]
+
+
+def _size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the most that a record can take in a batch."""
+    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += 10 + 4 * len(name) + len(content or b"")
+    return size

@@ -1,0 +1,190 @@
+"""Name what limits the broker now, from two looks at its metrics.
+
+`diagnose` is arithmetic on two samples, so that every judgement can be tested by itself. The limits are rules of thumb,
+said here once; docs/how-to/monitoring.md explains them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from flymq.gateways.rest.shapes import Diagnosis, Limitation
+from flymq.model.names import TopicPartition
+from flymq.server.metrics import Measured
+
+INTERVAL_S = 5.0
+SAMPLES = 12  # a minute
+
+_BUSY_SHARE = 0.85
+_LAG_S = 0.05
+_FSYNC_SHARE = 0.7
+_FSYNC_S = 0.1
+_CONSUMER_LAG_S = 30.0
+_HOT_SHARE = 0.7
+_HOT_RECORDS_PER_S = 1_000
+_BUFFER_SHARE = 0.8
+_DISK_FREE_SHARE = 0.1
+
+
+@dataclass(slots=True)
+class GroupSample:
+    records: int
+    """How many it has yet to read."""
+    age_s: float
+    """Of the oldest of them."""
+    members: int
+
+
+@dataclass(slots=True)
+class Sample:
+    """The metrics that tell limits, at one moment."""
+
+    at_s: float
+    loop_cpu_s: float = 0.0
+    """Processor time of the loop's thread so far."""
+    lag_sum_s: float = 0.0
+    lag_count: int = 0
+    fsync_sum_s: float = 0.0
+    fsync_count: int = 0
+    end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    groups: dict[str, GroupSample] = field(default_factory=dict)
+    buffer_share: float = 0.0
+    disk_free_share: float = 1.0
+
+
+class Samples:
+    """The last minute."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
+        self._kept: deque[Sample] = deque([take_sample(measured)], maxlen=SAMPLES)
+
+    def take(self) -> None:
+        """Keep what can be seen now. Runs in the loop's thread: it takes that thread's processor time."""
+        self._kept.append(take_sample(self._measured))
+
+    def diagnosis(self) -> Diagnosis:
+        now, before = take_sample(self._measured), self._kept[0]
+        return Diagnosis(round(now.at_s - before.at_s, 1), diagnose(now, before))
+
+
+def take_sample(measured: Measured) -> Sample:
+    broker = measured.broker
+    disk = os.statvfs(measured.data_dir)
+    sample = Sample(
+        at_s=broker.clock.monotonic_s(),
+        loop_cpu_s=time.thread_time(),
+        lag_sum_s=measured.loop_lag.sum_s,
+        lag_count=measured.loop_lag.count,
+        fsync_sum_s=measured.fsync.sum_s,
+        fsync_count=measured.fsync.count,
+        buffer_share=measured.shared.budget.used_share,
+        disk_free_share=disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0,
+    )
+    for topic in broker.topics:
+        if not topic.is_internal:
+            for partition in topic.partitions:
+                sample.end_offsets[partition.name] = partition.log.end_offset
+    for group in broker.groups.list():
+        lags = [broker.groups.lag(name, value.offset) for name, value in group.offsets.committed.items()]
+        sample.groups[group.name] = GroupSample(
+            sum(max(0, lag.records) for lag in lags),
+            max((lag.ms / 1000 for lag in lags), default=0.0),
+            len(group.members),
+        )
+    return sample
+
+
+def diagnose(now: Sample, before: Sample) -> list[Limitation]:
+    """Return what limits the broker, worst first."""
+    found = [
+        *_event_loop(now, before),
+        *_disk(now, before),
+        *_memory(now),
+        *_hot_partitions(now, before),
+        *_slow_consumers(now, before),
+    ]
+    return sorted(found, key=lambda limit: limit.severity != "high")
+
+
+def _event_loop(now: Sample, before: Sample) -> list[Limitation]:
+    elapsed_s = now.at_s - before.at_s
+    if elapsed_s < 1:
+        return []
+    busy = (now.loop_cpu_s - before.loop_cpu_s) / elapsed_s
+    looks = now.lag_count - before.lag_count
+    late_s = (now.lag_sum_s - before.lag_sum_s) / looks if looks else 0.0
+    if busy >= _BUSY_SHARE:
+        text = f"the event loop works {busy:.0%} of the time, and a broker has one"
+        advice = "Let clients send larger batches (linger_ms, batch_bytes), or spread topics over more brokers."
+        return [Limitation("event_loop", "high", text, advice, round(busy, 3))]
+    if late_s >= _LAG_S:
+        text = f"the event loop is {late_s * 1000:.0f} ms late on average, though it works only {busy:.0%} of the time"
+        advice = "Something else uses this machine's processor, or its memory is swapped out: look with top."
+        return [Limitation("event_loop", "high", text, advice, round(late_s, 4))]
+    return []
+
+
+def _disk(now: Sample, before: Sample) -> list[Limitation]:
+    found = []
+    elapsed_s, rounds = now.at_s - before.at_s, now.fsync_count - before.fsync_count
+    spent_s = now.fsync_sum_s - before.fsync_sum_s
+    share = spent_s / elapsed_s if elapsed_s >= 1 else 0.0
+    mean_s = spent_s / rounds if rounds else 0.0
+    if share >= _FSYNC_SHARE or mean_s >= _FSYNC_S:
+        text = f"fsync takes {mean_s * 1000:.1f} ms and is under way {min(share, 1):.0%} of the time"
+        advice = "Use a faster disk, acks=leader where a machine's end may lose the last moment, or more in one batch."
+        found.append(Limitation("disk", "high", text, advice, round(mean_s, 4)))
+    if now.disk_free_share < _DISK_FREE_SHARE:
+        text = f"{now.disk_free_share:.0%} of the disk is free"
+        advice = "Lower retention.ms or retention.bytes of large topics, or make room: a full disk refuses writes."
+        found.append(Limitation("disk_space", "high", text, advice, round(now.disk_free_share, 3)))
+    return found
+
+
+def _memory(now: Sample) -> list[Limitation]:
+    if now.buffer_share < _BUFFER_SHARE:
+        return []
+    text = f"unfinished requests and unsent answers take {now.buffer_share:.0%} of the memory allowed for them"
+    advice = "Clients read slowly or send much at once: raise limits.buffer_bytes_max, or let them take less."
+    return [Limitation("buffers", "high", text, advice, round(now.buffer_share, 3))]
+
+
+def _hot_partitions(now: Sample, before: Sample) -> list[Limitation]:
+    elapsed_s = now.at_s - before.at_s
+    if elapsed_s < 1:
+        return []
+    by_topic: dict[str, list[tuple[int, TopicPartition]]] = {}
+    for name, end_offset in now.end_offsets.items():
+        came = max(0, end_offset - before.end_offsets.get(name, end_offset))
+        by_topic.setdefault(name.topic, []).append((came, name))
+    found = []
+    for topic, counts in by_topic.items():
+        total = sum(came for came, _ in counts)
+        most, hottest = max(counts)
+        if len(counts) < 2 or total < _HOT_RECORDS_PER_S * elapsed_s or most < _HOT_SHARE * total:
+            continue
+        text = f"{hottest} takes {most / total:.0%} of what is written to {topic}, which has {len(counts)} partitions"
+        advice = "Most records have the same key, or one is named: use keys that are spread better, or none."
+        found.append(Limitation("hot_partition", "medium", text, advice, round(most / total, 3)))
+    return found
+
+
+def _slow_consumers(now: Sample, before: Sample) -> list[Limitation]:
+    found = []
+    for name, group in now.groups.items():
+        earlier = before.groups.get(name)
+        if earlier is None or group.age_s < _CONSUMER_LAG_S or group.records < earlier.records:
+            continue  # it is new, near enough, or catches up
+        text = f"the group {name!r} is {group.age_s:.0f} s and {group.records} records behind, and does not catch up"
+        advice = "Its members take too long for each record: add members, up to one for each partition."
+        if not group.members:
+            text = (
+                f"nobody reads for the group {name!r}, which is {group.age_s:.0f} s and {group.records} records behind"
+            )
+            advice = f"Start its consumers, or forget it: flymq group delete {name}"
+        found.append(Limitation("slow_consumer", "medium", text, advice, round(group.age_s, 1)))
+    return found

@@ -1,0 +1,84 @@
+"""What the server knows about itself, for those who ask over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from flymq.broker.broker import Broker
+from flymq.gateways.connection import SharedByConnections
+from flymq.gateways.listener import Listener
+from flymq.gateways.rest.shapes import Diagnosis, Health
+from flymq.host.tasks import Tasks
+from flymq.model.errors import BrokerStarting
+from flymq.model.histogram import Histogram
+from flymq.server.diagnosis import INTERVAL_S, Samples
+from flymq.server.health import Phase, describe_health
+from flymq.server.loop_lag import LoopLag
+from flymq.server.metrics import Measured, broker_page, detailed_page
+
+
+class Observation:
+    """Watches one broker, from before it reads its disk on."""
+
+    def __init__(self, broker_id: int, shared: SharedByConnections, fsync: Histogram, data_dir: Path) -> None:
+        self.phase = Phase.STARTING
+        self.listeners: list[Listener] = []
+        self._broker_id = broker_id
+        self._shared = shared
+        self._fsync = fsync
+        self._data_dir = data_dir
+        self._started_at_s = time.time()
+        self._began_s = shared.clock.monotonic_s()
+        self._loop_lag = LoopLag()
+        self._measured: Measured | None = None
+        self._samples: Samples | None = None
+
+    def start(self, tasks: Tasks) -> None:
+        tasks.spawn("loop lag", self._loop_lag.run())
+
+    def serve(self, broker: Broker, tasks: Tasks) -> None:
+        """The broker is recovered and listens."""
+        self._measured = Measured(
+            broker,
+            self.listeners,
+            self._shared,
+            self._fsync,
+            self._loop_lag.histogram,
+            self._data_dir,
+            self._started_at_s,
+        )
+        self._samples = Samples(self._measured)
+        self.phase = Phase.SERVING
+        tasks.spawn("samples", self._run(self._samples))
+
+    async def _run(self, samples: Samples) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            samples.take()
+
+    # --- what is asked
+
+    @property
+    def is_started(self) -> bool:
+        return self.phase is not Phase.STARTING
+
+    @property
+    def is_ready(self) -> bool:
+        return self.phase is Phase.SERVING
+
+    def health(self) -> Health:
+        uptime_s = self._shared.clock.monotonic_s() - self._began_s
+        return describe_health(self.phase, self._measured, broker_id=self._broker_id, uptime_s=uptime_s)
+
+    def metrics(self, *, detailed: bool) -> Iterator[str]:
+        if self._measured is None:
+            raise BrokerStarting
+        return detailed_page(self._measured) if detailed else broker_page(self._measured)
+
+    def diagnosis(self) -> Diagnosis:
+        if self._samples is None:
+            raise BrokerStarting
+        return self._samples.diagnosis()
