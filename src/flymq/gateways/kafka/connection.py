@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, NamedTuple, cast
 
 from flymq.broker.broker import Broker
@@ -24,7 +25,7 @@ from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, Unsup
 from flymq.wire.framing import SCRATCH_BYTES
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import encode_response, messages_of, parse_request
-from flymq.wire.kafka.framing import RequestCutter, RequestHead, parse_head
+from flymq.wire.kafka.framing import RequestCutter, RequestHead, parse_client_id, parse_head
 from flymq.wire.kafka.old_produce import OLD_PRODUCE, refuse_old_produce
 
 logger = logging.getLogger(__name__)
@@ -41,9 +42,11 @@ class AnswerLater(NamedTuple):
 
 Handler = Callable[["KafkaConnection", Any, int], Any]
 """Takes the connection, the request and its version; returns a response, None for no response at all, an `AnswerLater`
-or an awaitable of a response."""
+or a coroutine that returns a response."""
 
 _NAMES = {api.value: api.name.lower() for api in Api}
+_FIRST = {int(api): versions.first for api, versions in CODECS.items()}
+_LAST = {int(api): versions.last for api, versions in CODECS.items()}
 _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
 
 _scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
@@ -110,16 +113,17 @@ class KafkaConnection(Connection):
 
     def _serve(self, frame: memoryview) -> None:
         head = parse_head(frame)
-        api, version = head.api, head.version
+        api, version, _, size = head
         handler = self._handlers.get(api)
-        if handler is None or version not in CODECS[Api(api)]:
+        if handler is None or not _FIRST[api] <= version <= _LAST[api]:
             self._refuse_version(head, frame)
             return
         if not self.is_logged_in and api not in _BEFORE_LOGIN:
             raise Unauthenticated(f"{Api(api).name} before a login")
-        self.client_id = head.client_id
+        if not self.client_id:
+            self.client_id = parse_client_id(frame, head)
         began_s = self.shared.clock.monotonic_s()
-        request = parse_request(api, version, frame, head.size)
+        request = parse_request(api, version, frame, size)
         try:
             result = handler(self, request, version)
         except FlyMQError as error:
@@ -129,11 +133,11 @@ class KafkaConnection(Connection):
             result = self._failed(api, InternalError())
         if isinstance(result, AnswerLater):
             self._answer_later(head, began_s, result)
-        elif isinstance(result, Awaitable):
+        elif isinstance(result, CoroutineType):
             self._answer_later(head, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
         else:
             if result is not None:
-                self._answer(head, result)
+                self._reply(_pieces(head, result))
             self._served(api, began_s)
 
     def _refuse_version(self, head: RequestHead, frame: memoryview) -> None:
@@ -142,11 +146,11 @@ class KafkaConnection(Connection):
             # In the form of version 0, which everybody reads, with the versions that can be asked for.
             versions = self._handlers[Api.API_VERSIONS](self, None, 0)
             versions.error_code = ErrorCode.UNSUPPORTED_VERSION
-            self._reply(_Turn(_pieces(head._replace(version=0), versions)))
+            self._reply(_pieces(head._replace(version=0), versions))
         elif head.api == Api.PRODUCE and head.version in OLD_PRODUCE:
             refused = refuse_old_produce(frame, head, ErrorCode.UNSUPPORTED_VERSION)
             if refused is not None:
-                self._reply(_Turn([refused]))
+                self._reply([refused])
         else:
             raise UnsupportedVersion(f"version {head.version} of request {head.api} is not served")
 
@@ -163,9 +167,6 @@ class KafkaConnection(Connection):
 
     # --- answer, in order
 
-    def _answer(self, head: RequestHead, response: Any) -> None:
-        self._reply(_Turn(_pieces(head, response)))
-
     def _served(self, api: int, began_s: float) -> None:
         self.shared.requests.observe(self.protocol, _NAMES[api], self.shared.clock.monotonic_s() - began_s)
 
@@ -176,13 +177,15 @@ class KafkaConnection(Connection):
         def answer(done: asyncio.Future[Any]) -> None:
             self._served(head.api, began_s)
             try:
-                response = self._response_of(head, done, later.answer)
+                turn.pieces = _pieces(head, self._response_of(head, done, later.answer))
             except FlyMQError as error:  # no response can tell it
                 logger.info("%s of %s: %s", Api(head.api).name, self.peer_host, error.message)
                 self.abort()
-                return
-            turn.pieces = _pieces(head, response)
-            self._reply_in_turn()
+            except Exception:  # a bug of ours: the responses behind this one could never leave
+                logger.exception("%s of %s failed", Api(head.api).name, self.peer_host)
+                self.abort()
+            else:
+                self._reply_in_turn()
 
         self.answer_later(later.future, answer)
 
@@ -195,19 +198,25 @@ class KafkaConnection(Connection):
         logger.error("%s of %s failed", Api(head.api).name, self.peer_host, exc_info=error)
         return self._failed(head.api, InternalError())
 
-    def _reply(self, turn: _Turn) -> None:
-        self._turns.append(turn)
-        self._reply_in_turn()
+    def _reply(self, pieces: Pieces) -> None:
+        if self._turns:
+            self._turns.append(_Turn(pieces))
+        else:
+            self._send(pieces)
 
     def _reply_in_turn(self) -> None:
         """Send the responses that are known, up to the first that is not."""
         turns = self._turns
         while turns and (pieces := turns[0].pieces) is not None:
             turns.popleft()
-            if self._corked is None:
-                self.send(pieces)
-            else:
-                self._corked += pieces
+            self._send(pieces)
+
+    def _send(self, pieces: Pieces) -> None:
+        """Send a response, together with others when several requests came at once."""
+        if self._corked is None:
+            self.send(pieces)
+        else:
+            self._corked += pieces
 
 
 def _pieces(head: RequestHead, response: Any) -> Pieces:

@@ -63,5 +63,6 @@ def encode_response(api: int, version: int, correlation_id: int, response: Any) 
     """Return a response, its length in front, in the pieces it is to be sent in."""
     writer = begin_response(api, version)
     messages_of(api).encode_response(writer, response, version)
-    seal_response(writer, correlation_id, sum(body.length for _, body in writer.bodies))
-    return writer.pieces()
+    bodies = writer.bodies
+    seal_response(writer, correlation_id, sum(body.length for _, body in bodies) if bodies else 0)
+    return writer.pieces() if bodies else [writer]

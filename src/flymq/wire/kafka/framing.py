@@ -33,7 +33,6 @@ class RequestHead(NamedTuple):
     api: int
     version: int
     correlation_id: int
-    client_id: str
     size: int
     """Bytes up to the body, or up to the tagged fields in front of it."""
 
@@ -60,17 +59,19 @@ class RequestCutter(StreamCutter[memoryview]):
 
 
 def parse_head(request: memoryview) -> RequestHead:
-    """Return the head of a request. A client without a name sends a null, or, in old days, nothing."""
+    """Return the head of a request. The client id in it is nearly always the same: `parse_client_id` reads it."""
     if len(request) < _HEAD.size:
         raise BrokenFrame(f"a request of {len(request)} bytes cannot hold its own header")
     api, version, correlation_id, length = _HEAD.unpack_from(request)
-    size = _HEAD.size + max(0, length)
+    size = _HEAD.size + length if length > 0 else _HEAD.size
     if size > len(request):
         raise BrokenFrame("a request ends within its client id")
-    try:
-        return RequestHead(api, version, correlation_id, str(request[_HEAD.size : size], "utf-8"), size)
-    except UnicodeDecodeError:
-        raise BrokenFrame("a client id that is not UTF-8") from None
+    return RequestHead(api, version, correlation_id, size)
+
+
+def parse_client_id(request: memoryview, head: RequestHead) -> str:
+    """Return how the client calls itself; nothing if it does not."""
+    return str(request[_HEAD.size : head.size], "utf-8", "replace")
 
 
 def speaks_kafka(first: bytes) -> bool:

@@ -39,7 +39,10 @@ _I32 = Struct(">i")
 
 
 class Reader:
-    """Takes values from a message in the classic form. `records` are views of the message, all else is copied."""
+    """Takes values from a message in the classic form. `records` are views of the message, all else is copied.
+
+    Every request passes through here, so the sizes are read in place, without a call for each.
+    """
 
     __slots__ = ("_at", "_buffer", "_end")
 
@@ -47,11 +50,6 @@ class Reader:
         self._buffer = buffer
         self._at = at
         self._end = len(buffer)
-
-    @property
-    def left(self) -> int:
-        """Bytes that were not read yet."""
-        return self._end - self._at
 
     def unpack(self, form: Struct) -> tuple[Any, ...]:
         """Read several values of fixed size at once. Beyond the end it raises `struct.error`."""
@@ -68,11 +66,18 @@ class Reader:
         return self._buffer[at:end]
 
     def string(self) -> str:
-        return str(self.take(self._string_size()), "utf-8")
+        at = self._at + 2
+        end = at + _I16.unpack_from(self._buffer, self._at)[0]
+        if not at <= end <= self._end:
+            raise InvalidRequest(f"a string of {end - at} bytes where {self._end - at} are left")
+        self._at = end
+        return str(self._buffer[at:end], "utf-8")
 
     def nullable_string(self) -> str | None:
-        size = self._string_size()
-        return None if size < 0 else str(self.take(size), "utf-8")
+        if _I16.unpack_from(self._buffer, self._at)[0] >= 0:
+            return self.string()
+        self._at += 2
+        return None
 
     def octets(self) -> bytes:
         return bytes(self.take(self._size()))
@@ -120,12 +125,10 @@ class Reader:
     def _int32s(self, count: int) -> list[int]:
         return list(self.unpack(Struct(f">{count}i")))
 
-    def _string_size(self) -> int:
-        size: int = self.unpack(_I16)[0]
-        return size
-
     def _size(self) -> int:
-        size: int = self.unpack(_I32)[0]
+        at = self._at
+        self._at = at + 4
+        size: int = _I32.unpack_from(self._buffer, at)[0]
         return size
 
 
@@ -148,18 +151,33 @@ class CompactReader(Reader):
                 return value
         raise InvalidRequest("a varint of more than five bytes")
 
+    def string(self) -> str:
+        return str(self.take(self.varint() - 1), "utf-8")
+
+    def nullable_string(self) -> str | None:
+        size = self.varint() - 1
+        return None if size < 0 else str(self.take(size), "utf-8")
+
     def _size(self) -> int:
         return self.varint() - 1
 
-    _string_size = _size
-
     def end(self) -> None:
-        # One byte, nearly always: no tags.
+        at = self._at
+        if not self._buffer[at]:  # no tags, as nearly always
+            self._at = at + 1
+            return
         for _ in range(self.varint()):
             self.varint()
             self.take(self.varint())
 
     def tags(self) -> Iterator[tuple[int, Reader]]:
+        at = self._at
+        if not self._buffer[at]:
+            self._at = at + 1
+            return iter(())
+        return self._some_tags()
+
+    def _some_tags(self) -> Iterator[tuple[int, Reader]]:
         for _ in range(self.varint()):
             tag = self.varint()
             yield tag, CompactReader(self.take(self.varint()))

@@ -1,0 +1,188 @@
+"""The broker as Kafka's clients meet it: what a request costs it beside the native one, and librdkafka at work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from statistics import median
+from struct import Struct
+
+from benchmarks.processes import Measured, broker
+from benchmarks.raw_client import RawClient, produce_request
+from benchmarks.row import Row, row, show
+from flymq.record.batch import encode_batch
+from flymq.wire.kafka.apis import Api
+from flymq.wire.native.messages.topics import CreateTopic
+
+TOPIC = "bench"
+_MB = 1 << 20
+_LENGTH = Struct(">i")
+_VALUE = b"x" * 100
+
+
+def run(quick: bool = False) -> list[Row]:
+    scale = 0.2 if quick else 1.0
+    return [*_produce(scale), *_fetch(int(60 * scale)), *_librdkafka(scale)]
+
+
+# --- prepared requests on a plain socket ----------------------------------------------------------------------------
+
+
+class RawKafkaClient(RawClient):
+    """Takes responses of Kafka's protocol without looking into them."""
+
+    def receive_frames(self, count: int) -> None:
+        rest = b""
+        while count:
+            rest += self.socket.recv(1 << 18)
+            position = 0
+            while count and len(rest) - position >= 4:
+                end = position + 4 + _LENGTH.unpack_from(rest, position)[0]
+                if end > len(rest):
+                    break
+                position = end
+                count -= 1
+            rest = rest[position:]
+        assert not rest, "more came than was asked for"
+
+
+def _request(api: Api, version: int, body: bytes) -> bytes:
+    head = Struct(">hhih5s").pack(api, version, 1, 5, b"bench")
+    return _LENGTH.pack(len(head) + len(body)) + head + body
+
+
+def _kafka_produce(records: int) -> bytes:
+    """Return a Produce request of version 7, as old as librdkafka's for zstd, with one batch."""
+    batch = bytes(encode_batch([(None, _VALUE)] * records, timestamp_ms=int(time.time() * 1000)))
+    topic = Struct(f">ih{len(TOPIC)}siii").pack(1, len(TOPIC), TOPIC.encode(), 1, 0, len(batch))
+    return _request(Api.PRODUCE, 7, Struct(">hhi").pack(-1, 1, 1000) + topic + batch)
+
+
+def _kafka_fetch(bytes_max: int) -> bytes:
+    """Return a Fetch request of version 4 from the beginning."""
+    head = Struct(">iiiib").pack(-1, 0, 1, bytes_max, 0)
+    topic = Struct(f">ih{len(TOPIC)}siiqi").pack(1, len(TOPIC), TOPIC.encode(), 1, 0, 0, bytes_max)
+    return _request(Api.FETCH, 4, head + topic)
+
+
+def _open_topic(measured: Measured, partitions: int = 1) -> RawClient:
+    client = RawClient(measured.port)
+    client.ask(CreateTopic(topic=TOPIC, partitions=partitions, settings={"retention.bytes": 256 * _MB}))
+    return client
+
+
+def _cpu_per_request(measured: Measured, client: RawClient, request: bytes, count: int, inflight: int) -> float:
+    before = measured.cpu_s
+    client.flood(request, count, inflight=inflight)
+    return (measured.cpu_s - before) / count * 1e6
+
+
+def _produce(scale: float) -> list[Row]:
+    rows = []
+    with broker() as ours:
+        native, kafka = _open_topic(ours), RawKafkaClient(ours.port)
+        for records, count, inflight in ((1, 40_000, 64), (150, 16_000, 8), (9000, 400, 2)):
+            ours_request = _kafka_produce(records)
+            native_request = produce_request(TOPIC, [(None, _VALUE)] * records)
+            count = int(count * scale)
+            pairs = [
+                (
+                    _cpu_per_request(ours, kafka, ours_request, count, inflight),
+                    _cpu_per_request(ours, native, native_request, count, inflight),
+                )
+                for _ in range(3)
+            ]
+            cost, beside = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+            size = f"{records} x 100 B"
+            rows.append(row(f"Produce, {size}", cost, "CPU us", peer="native protocol", peer_value=beside))
+            if records == 1:
+                rows.append(row(f"Produce, {size}", 1e6 / cost, "requests/s a core", target=">= 30 k"))
+            else:
+                rows.append(row(f"Produce, {size}", records / cost * 1e6, "msgs/s a core"))
+    return rows
+
+
+def _fetch(count: int) -> list[Row]:
+    with broker() as ours:
+        _open_topic(ours).flood(produce_request(TOPIC, [(None, _VALUE)] * 9000), 64, inflight=2)
+        client, request = RawKafkaClient(ours.port), _kafka_fetch(8 * _MB)
+        before = ours.cpu_s
+        received = 0
+        for _ in range(count):
+            client.socket.sendall(request)
+            length = _LENGTH.unpack(client.receive_exactly(4))[0]
+            client.receive_exactly(length)
+            received += length
+        used = ours.cpu_s - before
+    return [row("Fetch of 8 MB, page cache", received / used / 1e9, "GB/s a core", target=">= 1.5")]
+
+
+# --- librdkafka -----------------------------------------------------------------------------------------------------
+
+_PRODUCER = """
+import sys, confluent_kafka
+address, topic, count, acks = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+producer = confluent_kafka.Producer({"bootstrap.servers": address, "acks": acks})
+value = b"x" * 100
+for _ in range(count):
+    while True:
+        try:
+            producer.produce(topic, value)
+            break
+        except BufferError:
+            producer.poll(0.01)
+assert producer.flush(120) == 0
+"""
+
+_CONSUMER = """
+import sys, time, confluent_kafka
+address, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+consumer = confluent_kafka.Consumer(
+    {"bootstrap.servers": address, "group.id": "bench", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+)
+consumer.subscribe([topic])
+read, began = 0, None
+while read < count:
+    messages = consumer.consume(10_000, 5.0)
+    began = began or time.perf_counter()
+    read += len(messages)
+print(time.perf_counter() - began)
+consumer.close()
+"""
+
+
+def _program(source: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", source, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _finish(program: subprocess.Popen[str]) -> str:
+    told, _ = program.communicate()
+    assert program.returncode == 0, "the client failed"
+    return told
+
+
+def _librdkafka(scale: float) -> list[Row]:
+    """Producers and a consumer as users run them, each in a process of its own."""
+    count = int(1_000_000 * scale)
+    rows = []
+    with broker() as ours:
+        _open_topic(ours, partitions=4)
+        address = f"127.0.0.1:{ours.port}"
+        for acks in ("1", "all"):
+            before, started = ours.cpu_s, time.perf_counter()
+            _finish(_program(_PRODUCER, address, TOPIC, count, acks))
+            elapsed, used = time.perf_counter() - started, ours.cpu_s - before
+            name = f"librdkafka producer, 100 B, acks={acks}"
+            rows.append(row(name, used / count * 1e6, "CPU s a million"))
+            rows.append(row(name, count / elapsed, "msgs/s"))
+        before = ours.cpu_s
+        took_s = float(_finish(_program(_CONSUMER, address, TOPIC, count)))
+        rows.append(row("librdkafka consumer, 100 B", (ours.cpu_s - before) / count * 1e6, "CPU s a million"))
+        rows.append(row("librdkafka consumer, 100 B", count / took_s, "msgs/s"))
+    return rows
+
+
+if __name__ == "__main__":
+    print(show(run(quick="--quick" in sys.argv)))
