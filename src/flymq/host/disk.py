@@ -12,7 +12,8 @@ import mmap
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -74,7 +75,8 @@ class Disk(Protocol):
     def list(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; an absent directory has none."""
 
-    def make_directory(self, path: Path) -> None: ...
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and those missing above it. On the disk when this returns: what is in it depends on it."""
 
     def rename(self, path: Path, target: Path) -> None:
         """Replace `target` in one step."""
@@ -86,7 +88,7 @@ class Disk(Protocol):
         """Remove a directory with all that is in it."""
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the names in the directory are on the disk."""
+        """Return when the names in the directory are on the disk, or raise FsyncFailed. Safe in another thread."""
 
     def lock(self, path: Path) -> Lock:
         """Take the lock file at `path`, or raise DirectoryLocked."""
@@ -102,13 +104,19 @@ def write_aside(disk: Disk, path: Path, content: bytes) -> None:
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
     """Put `content` at `path` so that even after a power cut the old or the new file is there, whole."""
-    aside = path.with_name(path.name + ASIDE_SUFFIX)
-    disk.remove(aside)
-    file = disk.open(aside)
-    file.append([content])
-    file.sync()
-    disk.rename(aside, path)
-    disk.sync_directory(path.parent)
+    replace_files(disk, path.parent, {path.name: content})
+
+
+def replace_files(disk: Disk, directory: Path, contents: Mapping[str, bytes]) -> None:
+    """Replace several files of a directory so, for one fsync of its names. A power cut may leave some old, some new."""
+    for name, content in contents.items():
+        aside = directory / (name + ASIDE_SUFFIX)
+        disk.remove(aside)
+        file = disk.open(aside)
+        file.append([content])
+        file.sync()
+        disk.rename(aside, directory / name)
+    disk.sync_directory(directory)
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
@@ -224,7 +232,13 @@ class SystemDisk:
             raise storage_error(error, path) from error
 
     def exists(self, path: Path) -> bool:
-        return path.exists()
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_error(error, path) from error
+        return True
 
     def list(self, directory: Path) -> list[str]:
         try:
@@ -235,10 +249,14 @@ class SystemDisk:
             raise storage_error(error, directory) from error
 
     def make_directory(self, path: Path) -> None:
+        if self.exists(path):
+            return
+        self.make_directory(path.parent)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(exist_ok=True)
         except OSError as error:
             raise storage_error(error, path) from error
+        self.sync_directory(path.parent)
 
     def rename(self, path: Path, target: Path) -> None:
         try:
@@ -263,12 +281,14 @@ class SystemDisk:
     def sync_directory(self, path: Path) -> None:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
         except OSError as error:
             raise storage_error(error, path) from error
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise FsyncFailed(f"{path}: {error.strerror or error}") from error
+        finally:
+            os.close(fd)
 
     def lock(self, path: Path) -> Lock:
         try:
@@ -277,8 +297,6 @@ class SystemDisk:
             raise storage_error(error, path) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(fd, 0)
-            os.write(fd, f"{os.getpid()}\n".encode())
         except BlockingIOError:
             owner = os.pread(fd, 20, 0).decode(errors="replace").strip()
             os.close(fd)
@@ -286,6 +304,9 @@ class SystemDisk:
         except OSError as error:
             os.close(fd)
             raise storage_error(error, path) from error
+        with suppress(OSError):  # who holds it is for people to read; on a full disk the lock alone must do
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return SystemLock(fd)
 
 

@@ -1,8 +1,9 @@
 """A disk in memory that can lose power, run full, refuse and rot: for simulation and crash tests.
 
-It keeps two truths. The *cache* is what a running process sees. The *platter* is what a power cut leaves: for each
-file its content at the last `sync` plus an arbitrary part of what was written since, and of the names in a directory
-an arbitrary beginning of the changes since the last `sync_directory`. Chance is passed in, so a seed replays.
+It keeps two truths. The *cache* is what a running process sees. The *platter* is what a power cut leaves: of each file
+its content at the last `sync` and an arbitrary part of what was written since, of the names in a directory an
+arbitrary part of the changes since the last `sync_directory`, in no order that could be relied on. Nothing here is
+kinder than the worst file system allows. Chance is passed in, so a seed replays.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class _Inode:
 
     __slots__ = ("cache", "dirty_from", "platter")
 
-    def __init__(self, content: bytes = b"") -> None:
-        self.cache = bytearray(content)
-        self.platter = bytes(content)
+    def __init__(self) -> None:
+        self.cache = bytearray()
+        self.platter = b""
         self.dirty_from: int | None = None  # lowest byte changed since the last sync; None: all is on the platter
 
     def touch(self, position: int) -> None:
@@ -42,20 +43,20 @@ class _Inode:
     def cut(self, chance: random.Random) -> None:
         """Lose power: keep what was synced and an arbitrary part of the rest."""
         if self.dirty_from is not None:
-            self.platter = self._survivor(chance)
+            self.platter = self._survivor(self.dirty_from, chance)
         self.cache = bytearray(self.platter)
         self.dirty_from = None
 
-    def _survivor(self, chance: random.Random) -> bytes:
-        assert self.dirty_from is not None
-        if len(self.cache) < len(self.platter) and chance.random() < 0.5:
-            return self.platter  # the truncation did not reach the disk
-        survivor = self.cache[: chance.randint(self.dirty_from, len(self.cache))]
-        if chance.random() < 0.3:  # the size was written before some of the data: lost sectors read as zeros
-            for sector in range(self.dirty_from // _SECTOR, len(survivor) // _SECTOR + 1):
+    def _survivor(self, dirty_from: int, chance: random.Random) -> bytes:
+        if chance.random() < 0.2:
+            return self.platter  # nothing of it reached the disk, not even a truncation
+        survivor = self.cache[: chance.randint(dirty_from, len(self.cache))]
+        if chance.random() < 0.3:  # the size was written before some of the data
+            for sector in range(dirty_from // _SECTOR, len(survivor) // _SECTOR + 1):
                 if chance.random() < 0.4:
-                    lost = slice(max(sector * _SECTOR, self.dirty_from), min((sector + 1) * _SECTOR, len(survivor)))
-                    survivor[lost] = bytes(lost.stop - lost.start)
+                    lost = slice(max(sector * _SECTOR, dirty_from), min((sector + 1) * _SECTOR, len(survivor)))
+                    old = self.platter[lost]  # what was there before, else zeros
+                    survivor[lost] = old + bytes(lost.stop - lost.start - len(old))
         return bytes(survivor)
 
 
@@ -87,10 +88,7 @@ class SimulatedFile:
         self._inode.cache += bytes(size - len(self._inode.cache))
 
     def sync(self) -> None:
-        try:
-            self._disk.operate("sync", self.path)
-        except StorageError as error:
-            raise FsyncFailed(error.message) from error
+        self._disk.operate_sync("sync", self.path)
         self._inode.sync()
 
     def fileno(self) -> int:
@@ -126,15 +124,22 @@ class SimulatedDisk:
 
     def cut_power(self) -> None:
         """Keep what the platter has, as a machine finds it after a restart."""
-        survivors = self._chance.randint(0, len(self._name_changes))
-        for _, change in self._name_changes[:survivors]:
+        for change in self._surviving_changes():
             change(self._platter_files)
         self._name_changes.clear()
         self._files = dict(self._platter_files)
-        for inode in set(self._files.values()):
+        for inode in dict.fromkeys(self._files.values()):
             inode.cut(self._chance)
         self._locked.clear()
+        self._failures.clear()
         self.bytes_until_cut = None
+
+    def _surviving_changes(self) -> list[Callable[[dict[Path, _Inode]], object]]:
+        """Choose a beginning of the changes of names, as a journal keeps it, or any part of them, as others do."""
+        changes = [change for _, change in self._name_changes]
+        if self._chance.random() < 0.5:
+            return changes[: self._chance.randint(0, len(changes))]
+        return [change for change in changes if self._chance.random() < 0.5]
 
     def fail_next(self, operation: str, name_part: str, number: int) -> None:
         """Refuse the next `operation` on a path whose name holds `name_part` with the system's error `number`."""
@@ -163,6 +168,13 @@ class SimulatedDisk:
                 self._failures.remove(failure)
                 raise storage_error(failure[2], path) from failure[2]
 
+    def operate_sync(self, operation: str, path: Path) -> None:
+        """Pay for an operation whose failure leaves the disk in doubt."""
+        try:
+            self.operate(operation, path)
+        except StorageError as error:
+            raise FsyncFailed(error.message) from error
+
     def take_bytes(self, path: Path, wanted: int) -> int:
         """Return how many of `wanted` bytes may still be written."""
         self.operate("append", path)
@@ -186,8 +198,10 @@ class SimulatedDisk:
     def open(self, path: Path) -> File:
         if path not in self._files:
             self.operate("create", path)
+            if path.parent not in self._directories:
+                raise _absent(path)
             inode = _Inode()
-            self._change(path, lambda files: files.setdefault(path, inode))
+            self._change(path, lambda files: files.update({path: inode}))
         return self.open_existing(path)
 
     def open_existing(self, path: Path) -> File:
@@ -208,12 +222,12 @@ class SimulatedDisk:
         return path in self._files or path in self._directories
 
     def list(self, directory: Path) -> list[str]:
-        below = [path for path in (*self._files, *self._directories) if directory in path.parents]
-        return sorted({path.relative_to(directory).parts[0] for path in below})
+        return sorted(path.name for path in (*self._files, *self._directories) if path.parent == directory)
 
     def make_directory(self, path: Path) -> None:
-        # Directories are never lost here: what storage must survive is the loss of the names within.
-        self._directories.update((path, *path.parents))
+        if path not in self._directories:
+            self.operate("make_directory", path)
+            self._directories.update((path, *path.parents))
 
     def rename(self, path: Path, target: Path) -> None:
         self.operate("rename", path)
@@ -236,7 +250,7 @@ class SimulatedDisk:
         self._directories = {name for name in self._directories if name != path and path not in name.parents}
 
     def sync_directory(self, path: Path) -> None:
-        self.operate("sync_directory", path)
+        self.operate_sync("sync_directory", path)
         for where, change in self._name_changes:
             if where.parent == path:
                 change(self._platter_files)
@@ -254,5 +268,9 @@ class SimulatedDisk:
 
     def _inode(self, path: Path) -> _Inode:
         if path not in self._files:
-            raise storage_error(FileNotFoundError(errno.ENOENT, "No such file or directory"), path)
+            raise _absent(path)
         return self._files[path]
+
+
+def _absent(path: Path) -> StorageError:
+    return storage_error(FileNotFoundError(errno.ENOENT, "No such file or directory"), path)

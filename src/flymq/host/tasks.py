@@ -29,11 +29,12 @@ class Tasks:
             self._on_failure(task.get_name(), error)
 
     async def close(self) -> None:
-        """Cancel what still runs and wait for its end."""
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        """Cancel what still runs and wait for its end; what a task spawns while it ends, too."""
+        while running := list(self._running):
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            self._running.difference_update(running)  # their callbacks come a step later
 
 
 class Threads(Protocol):

@@ -6,14 +6,28 @@ from dataclasses import dataclass
 from struct import Struct
 
 from flymq.model.delivery import TimestampType
-from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge
+from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, UnsupportedCompression
 from flymq.model.topic_config import TopicConfig
-from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer, check_batch, set_log_append_time
+from flymq.record.compression import Compression
+from flymq.record.control import parse_marker
+from flymq.record.header import (
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    check_batch,
+    set_log_append_time,
+)
 from flymq.storage.producers import Producers
+from flymq.storage.segment import OFFSETS_MAX
 
 # Base offset, length and leader epoch come first in a batch and lie outside its checksum: assigning them means
 # writing sixteen other bytes in front of the rest, so that the received bytes are neither copied nor changed.
 _ASSIGNED = Struct(">qii")
+
+_BROKERS_BITS = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
+_COMPRESSION_MAX = max(Compression)
 
 
 @dataclass(slots=True)
@@ -36,6 +50,11 @@ class Admitted:
     headers: list[BatchHeader]
     size: int
 
+    def batch(self, position: int, header: BatchHeader) -> memoryview:
+        """Return the batch at `position` of the whole."""
+        whole = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        return memoryview(whole)[position : position + header.size]
+
 
 def admit(
     batches: Buffer, *, next_offset: int, leader_epoch: int, producers: Producers, config: TopicConfig, now_ms: int
@@ -52,7 +71,8 @@ def admit(
             if header.size != len(rest) or admitted.headers:
                 raise InvalidBatch("a producer with an id sends one batch at a time to a partition")
             if (known := producers.find_duplicate(header)) is not None:
-                return Appended(known.base_offset, known.last_offset, repeated=True)
+                append_time_ms = known.timestamp if config.timestamp_type is TimestampType.LOG_APPEND else NO_TIMESTAMP
+                return Appended(known.base_offset, known.last_offset, append_time_ms, repeated=True)
         batch = rest[: header.size]
         rest = rest[header.size :]
         if config.timestamp_type is TimestampType.LOG_APPEND:
@@ -65,12 +85,18 @@ def admit(
 def admit_as_is(batches: Buffer, *, next_offset: int) -> Admitted:
     """Check a run of batches that another leader has given their offsets, and keep them byte for byte."""
     view = memoryview(batches)
+    if not view:
+        raise EmptyBatch("no batch to append")
     admitted = Admitted([view], [], len(view))
-    position = 0
+    position, first_offset = 0, next_offset
     while position < len(view):
         header = check_batch(view, position)
         if header.base_offset < next_offset:
             raise InvalidBatch(f"the log continues at offset {next_offset}, the batch begins at {header.base_offset}")
+        if header.last_offset - first_offset > OFFSETS_MAX:
+            raise InvalidBatch(f"the batch ends at offset {header.last_offset}, too far behind {first_offset}")
+        if header.is_control:
+            parse_marker(view, position)  # what is in the log must be fit to be replayed
         admitted.headers.append(header)
         next_offset = header.next_offset
         position += header.size
@@ -89,6 +115,10 @@ def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admit
 def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
     if header.is_control:
         raise InvalidBatch("only the broker writes control batches")
+    if header.attributes & _BROKERS_BITS:
+        raise InvalidBatch("only the broker sets a time of appending or a delete horizon")
+    if header.compression > _COMPRESSION_MAX:
+        raise UnsupportedCompression(f"compression {header.compression} is not known")
     if header.record_count < 1:
         raise EmptyBatch
     if header.record_count != header.last_offset_delta + 1:

@@ -1,22 +1,23 @@
-"""What a log writes down so that opening it again is quick.
+"""What a log writes down so that opening it again is quick and right. Each is a note (note.py), replaced whole.
 
-checkpoint    JSON {"start_offset", "recovery_offset", "recovery_position"}: where the log begins, and up to where
-              it is known to be on the disk, whole. Replaced whole.
-clean         JSON {"end_offset", "segment", "size"}: the log was closed in order and ends so. It is taken away at
-              opening; one that outlived a crash no longer matches the file's size and is not believed.
+checkpoint    where the log begins, and up to where it is known to be on the disk, whole
+clean         the log was closed in order and ends so. It is taken away at opening; one that outlived a crash no longer
+              matches the file's size and is not believed
+compacted     up to where compaction has come
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from flymq.host.disk import Disk, replace_file, write_aside
+from flymq.storage.note import encode_note, read_note
 
 CHECKPOINT_NAME = "checkpoint"
 CLEAN_NAME = "clean"
+COMPACTED_NAME = "compacted"
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -37,34 +38,37 @@ class CleanMarker(msgspec.Struct, frozen=True):
     size: int
 
 
-Note = TypeVar("Note", Checkpoint, CleanMarker)
+class Compacted(msgspec.Struct, frozen=True):
+    end_offset: int = 0
+    """Before it every key is there once."""
+    gaps_end: int = 0
+    """Before it a segment may end short of the next one's first offset. Behind it that means that batches are lost."""
 
 
 def read_checkpoint(disk: Disk, directory: Path) -> Checkpoint:
     """Return the last checkpoint; the beginning of time when there is none that can be read."""
-    return _read(disk, directory / CHECKPOINT_NAME, Checkpoint) or Checkpoint()
+    return read_note(disk, directory / CHECKPOINT_NAME, Checkpoint) or Checkpoint()
 
 
 def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
-    replace_file(disk, directory / CHECKPOINT_NAME, msgspec.json.encode(checkpoint))
+    replace_file(disk, directory / CHECKPOINT_NAME, encode_note(checkpoint))
 
 
 def take_clean_marker(disk: Disk, directory: Path) -> CleanMarker | None:
     """Return the marker of an orderly end and remove it: from here on a crash is possible again."""
-    marker = _read(disk, directory / CLEAN_NAME, CleanMarker)
+    marker = read_note(disk, directory / CLEAN_NAME, CleanMarker)
     disk.remove(directory / CLEAN_NAME)
     return marker
 
 
 def write_clean_marker(disk: Disk, directory: Path, marker: CleanMarker) -> None:
     """Leave the marker. Losing it costs a scan and nothing else, so it needs no fsync."""
-    write_aside(disk, directory / CLEAN_NAME, msgspec.json.encode(marker))
+    write_aside(disk, directory / CLEAN_NAME, encode_note(marker))
 
 
-def _read(disk: Disk, path: Path, kind: type[Note]) -> Note | None:
-    if not disk.exists(path):
-        return None
-    try:
-        return msgspec.json.decode(disk.read(path), type=kind)
-    except msgspec.MsgspecError:
-        return None
+def read_compacted(disk: Disk, directory: Path) -> Compacted:
+    return read_note(disk, directory / COMPACTED_NAME, Compacted) or Compacted()
+
+
+def write_compacted(disk: Disk, directory: Path, compacted: Compacted) -> None:
+    replace_file(disk, directory / COMPACTED_NAME, encode_note(compacted))

@@ -4,14 +4,15 @@ A run takes three steps, so that the loop is never held up and a crash at any po
 
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
-   in `compacting/`, fsync them, and commit each with one rename to `<first base>-<last base>.swap`.
-3. `finish` (on the loop): take out the old files and put the new one in their place. A crash before the end of this
-   step is repaired at opening by `finish_swap`, which does the same.
+   in `compacting/` and fsync them.
+3. `finish` (on the loop): decide for each with one rename, take out the old files and put the new one in their place
+   (swap.py). A crash after the decision is repaired at opening. What the log has lost or taken back since the plan was
+   made is left as it is.
 
 What goes: records with a later one of the same key, records of aborted transactions, and, once they were kept for
 `delete.retention.ms` since compaction first met them, tombstones and transaction markers. What stays: records without
 a key, everything from the first open transaction on, the last batch of each producer (emptied: its sequence number
-tells repeats apart).
+tells repeats apart) and the marker behind it.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
-from flymq.host.disk import Disk, replace_file
+from flymq.host.disk import Disk
+from flymq.model.errors import InvalidBatch, StorageError
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import parse_batch, retain
 from flymq.record.header import BatchHeader, check_batch
 from flymq.record.record import Record
+from flymq.storage.checkpoint import Compacted
 from flymq.storage.log import Log
-from flymq.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_name
-from flymq.storage.swap import SCRATCH_NAME, finish_swap, swap_name
+from flymq.storage.segment import DATA_SUFFIX, INDEX_SUFFIX, OFFSETS_MAX, TIME_INDEX_SUFFIX, Segment, segment_name
+from flymq.storage.swap import SCRATCH_NAME, decide_swap, finish_swaps
 
-DONE_NAME = "compacted"
-_OFFSETS_PER_SEGMENT_MAX = (1 << 31) - 1
+KEYS_MAX = 1 << 21
+"""Keys held in memory at once. Where they run out, a run ends; the next one goes on from there."""
 
 
 @dataclass(slots=True)
@@ -53,19 +54,25 @@ class CompactionPlan:
     directory: Path
     config: TopicConfig
     now_ms: int
+    truncations: int
     ranges: list[tuple[int, int]]
     """Base and next offset of each segment to compact."""
-    aborted: list[tuple[int, int, int]]
-    """Producer id, first and last offset of each aborted transaction."""
+    done_offset: int
+    """Before it every key is there once: only what comes later can be the last of several."""
+    aborted: dict[int, list[tuple[int, int]]]
+    """Producer id → first and last offset of each of its aborted transactions."""
     producer_ends: dict[int, int]
-    """Producer id → last offset it wrote."""
+    """Producer id → last offset it wrote; -1 if it has written nothing but markers."""
 
     @property
     def end_offset(self) -> int:
         return self.ranges[-1][1]
 
     def run(self) -> CompactionResult:
-        """Write the compacted segments and commit each. In a thread: it reads everything twice."""
+        """Write the compacted segments. In a thread: it reads everything, some of it twice.
+
+        FileVanished says that retention was quicker; the next plan will leave that segment out.
+        """
         last_offsets = self._last_offsets()
         scratch = self.directory / SCRATCH_NAME
         self.disk.remove_directory(scratch)
@@ -77,8 +84,6 @@ class CompactionPlan:
             result.bytes_before += sum(segment.size for segment in group)
             result.bytes_after += compacted.size
             compacted.file.sync()
-            self.disk.rename(compacted.path, self.directory / swap_name(result.groups[-1]))
-        self.disk.sync_directory(self.directory)
         return result
 
     def _segments(self) -> Iterator[Segment]:
@@ -93,15 +98,17 @@ class CompactionPlan:
             )
 
     def _last_offsets(self) -> dict[bytes, int]:
-        """Return, for each key, the offset of its last record that counts."""
+        """Return, for each key written since the last run, the offset of its last record that counts."""
         last: dict[bytes, int] = {}
-        for segment in self._segments():
+        for number, segment in enumerate(self._segments(), start=1):
+            if segment.next_offset <= self.done_offset:
+                continue
             for header, batch in _batches(segment):
-                if header.is_control or self._is_aborted(header):
-                    continue
-                for record in parse_batch(batch):
-                    if record.key is not None:
-                        last[record.key] = record.offset
+                if not header.is_control and not self._is_aborted(header):
+                    last.update((record.key, record.offset) for record in _records(batch) if record.key is not None)
+            if len(last) >= KEYS_MAX:
+                del self.ranges[number:]
+                break
         return last
 
     def _groups(self) -> Iterator[list[Segment]]:
@@ -110,7 +117,7 @@ class CompactionPlan:
         for segment in self._segments():
             together = sum(member.size for member in group) + segment.size
             span = segment.next_offset - group[0].base_offset if group else 0
-            if group and (together > self.config.segment_bytes or span > _OFFSETS_PER_SEGMENT_MAX):
+            if group and (together > self.config.segment_bytes or span > OFFSETS_MAX):
                 yield group
                 group = []
             group.append(segment)
@@ -124,29 +131,42 @@ class CompactionPlan:
         )
         for segment in group:
             for header, batch in _batches(segment):
-                kept = self._compact(header, batch, last_offsets)
+                kept = self._marker(header, batch) if header.is_control else self._compact(header, batch, last_offsets)
                 if kept is not None:
                     target.append([kept], [check_batch(kept)])
         target.seal()
         return target
 
-    def _compact(self, header: BatchHeader, batch: bytes, last_offsets: dict[bytes, int]) -> bytes | bytearray | None:
-        """Return what stays of a batch; None when nothing does."""
+    def _marker(self, header: BatchHeader, batch: bytes) -> bytes | bytearray | None:
+        """Return a marker, with the time from which on it may go; None from then on."""
         horizon_ms = header.delete_horizon_ms
-        if header.is_control:
-            if horizon_ms is None:
-                return retain(batch, 0, _always, delete_horizon_ms=self.now_ms + self.config.delete_retention_ms)
-            return None if horizon_ms <= self.now_ms else batch
-        records = [] if self._is_aborted(header) else parse_batch(batch)
+        if horizon_ms is None:
+            return retain(batch, 0, _always, delete_horizon_ms=self.now_ms + self.config.delete_retention_ms)
+        # A reader that is told of an aborted transaction needs to meet its end; and a replay that meets the emptied
+        # last batch of a transaction needs to learn that it is not open.
+        is_needed = self._is_aborted(header) or header.last_offset > self.producer_ends.get(
+            header.producer_id, header.last_offset
+        )
+        return batch if is_needed or horizon_ms > self.now_ms else None
+
+    def _compact(self, header: BatchHeader, batch: bytes, last_offsets: dict[bytes, int]) -> bytes | bytearray | None:
+        """Return what stays of a batch of records; None when nothing does."""
+        horizon_ms = header.delete_horizon_ms
+        try:
+            records = [] if self._is_aborted(header) else parse_batch(batch)
+        except InvalidBatch:
+            return batch  # right by its checksum, so some client wrote it so; not ours to throw away
         expired = horizon_ms is not None and horizon_ms <= self.now_ms
         kept = {
             record.offset
             for record in records
             if record.key is None
-            or (last_offsets[record.key] <= record.offset and not (expired and record.value is None))
+            or (last_offsets.get(record.key, -1) <= record.offset and not (expired and record.value is None))
         }
-        tombstones = any(record.value is None and record.offset in kept for record in records)
-        if len(kept) == header.record_count and (horizon_ms is not None or not tombstones):
+        tombstones = any(
+            record.key is not None and record.value is None and record.offset in kept for record in records
+        )
+        if kept and len(kept) == header.record_count and (horizon_ms is not None or not tombstones):
             return batch
         if not kept and self.producer_ends.get(header.producer_id) != header.last_offset:
             return None
@@ -156,9 +176,9 @@ class CompactionPlan:
         return retain(batch, 0, lambda record: record.offset in kept, delete_horizon_ms=new_horizon_ms)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to an aborted transaction, of which the marker is the end."""
         return header.is_transactional and any(
-            producer_id == header.producer_id and first <= header.base_offset <= last
-            for producer_id, first, last in self.aborted
+            first <= header.base_offset <= last for first, last in self.aborted.get(header.producer_id, ())
         )
 
 
@@ -175,54 +195,69 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
         if segment.next_offset > end_offset or now_ms - segment.max_timestamp < config.min_compaction_lag_ms:
             break
         chosen.append(segment)
-    done_offset = _read_done(log.disk, log.directory)
+    done_offset = log.compacted.end_offset
     dirty = sum(segment.size for segment in chosen if segment.next_offset > done_offset)
     total = sum(segment.size for segment in chosen)
     if not dirty or dirty * 100 < total * config.min_cleanable_ratio_percent:
         return None
-    end_offset = chosen[-1].next_offset
+    aborted: dict[int, list[tuple[int, int]]] = {}
+    for entry in log.aborted_between(0, chosen[-1].next_offset):
+        aborted.setdefault(entry.producer_id, []).append((entry.first_offset, entry.last_offset))
     return CompactionPlan(
-        log.disk,
-        log.directory,
-        config,
-        now_ms,
-        [(segment.base_offset, segment.next_offset) for segment in chosen],
-        [entry[:3] for entry in log.aborted_between(0, end_offset)],
-        {producer.producer_id: producer.window[-1].last_offset for producer in log.producers.all() if producer.window},
+        disk=log.disk,
+        directory=log.directory,
+        config=config,
+        now_ms=now_ms,
+        truncations=log.truncations,
+        ranges=[(segment.base_offset, segment.next_offset) for segment in chosen],
+        done_offset=done_offset,
+        aborted=aborted,
+        producer_ends={
+            producer.producer_id: producer.window[-1].last_offset if producer.window else -1
+            for producer in log.producers.all()
+        },
     )
 
 
 def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
     """Put the compacted segments in the place of the old ones."""
+    try:
+        if log.failure is None and log.truncations == plan.truncations:
+            _finish(log, plan, result)
+        log.disk.remove_directory(log.directory / SCRATCH_NAME)
+    except StorageError as error:
+        log.go_offline(error)
+        raise
+
+
+def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
     scratch = log.directory / SCRATCH_NAME
-    for group in result.groups:
-        if not set(group) <= {segment.base_offset for segment in log.segments}:
-            log.disk.remove(log.directory / swap_name(group))  # retention took some of them meanwhile
-            continue
-        finish_swap(log.disk, log.directory, only_first_base=group[0])
+    present = {segment.base_offset for segment in log.segments}
+    groups = [group for group in result.groups if present.issuperset(group)]  # retention may have taken others
+    # From here on a segment may end short of the next one, and a scan must not take that for a loss.
+    log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=max(plan.end_offset, log.compacted.gaps_end)))
+    for group in groups:
+        decide_swap(log.disk, log.directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
+        finish_swaps(log.disk, log.directory)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             name = segment_name(group[0], suffix)
             log.disk.rename(scratch / name, log.directory / name)
         log.replace_segments(group)
-    log.forget_aborted_before(plan.end_offset)
-    log.disk.remove_directory(scratch)
-    replace_file(log.disk, log.directory / DONE_NAME, msgspec.json.encode(plan.end_offset))
-
-
-def _read_done(disk: Disk, directory: Path) -> int:
-    """Return the offset up to which the log was compacted; losing this note only costs a run."""
-    path = directory / DONE_NAME
-    if not disk.exists(path):
-        return 0
-    try:
-        return msgspec.json.decode(disk.read(path), type=int)
-    except msgspec.MsgspecError:
-        return 0
+    if groups == result.groups:
+        log.forget_aborted_before(plan.end_offset)
+        log.note_compacted(Compacted(plan.end_offset, gaps_end=log.compacted.gaps_end))
 
 
 def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
     for position, header in segment.check(0, segment.size):
         yield header, segment.file.pread(header.size, position)
+
+
+def _records(batch: bytes) -> list[Record]:
+    try:
+        return parse_batch(batch)
+    except InvalidBatch:
+        return []
 
 
 def _always(_record: Record) -> bool:

@@ -1,6 +1,6 @@
 """Which leader wrote what: leader epoch → its first offset. Followers compare these histories to find where they part.
 
-leader-epochs    JSON: [[epoch, start offset], …], rising; replaced whole, so a crash leaves the old or the new one
+leader-epochs    a note (note.py): [[epoch, start offset], …], rising; a crash leaves the old or the new one
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import msgspec
-
 from flymq.host.disk import Disk, replace_file
 from flymq.model.errors import CorruptLog
+from flymq.storage.note import encode_note, read_note
 
 FILE_NAME = "leader-epochs"
 
@@ -23,13 +22,10 @@ Entry = tuple[int, int]
 def open_epochs(disk: Disk, directory: Path) -> LeaderEpochs:
     """Read the history of a partition on disk; every change is durable as soon as the call returns."""
     path = directory / FILE_NAME
-    entries: list[Entry] = []
-    if disk.exists(path):
-        try:
-            entries = msgspec.json.decode(disk.read(path), type=list[Entry])
-        except msgspec.MsgspecError as error:
-            raise CorruptLog(f"{path}: {error}") from error
-    return LeaderEpochs(entries, lambda changed: replace_file(disk, path, msgspec.json.encode(changed)))
+    entries = read_note(disk, path, list[Entry])
+    if entries is None and disk.exists(path):
+        raise CorruptLog(f"{path}: none of its lines is whole")
+    return LeaderEpochs(entries or [], lambda changed: replace_file(disk, path, encode_note(changed)))
 
 
 class LeaderEpochs:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import FsyncFailed, NotLeader, StorageError
 from flymq.storage.log import Log, SyncPoint
 
-_Waiter = tuple[int, "asyncio.Future[None]"]
+
+class _Waiter(NamedTuple):
+    end_offset: int
+    truncations: int
+    """Those of the log when the wait began: if it was truncated since, what was waited for may be gone."""
+    future: asyncio.Future[None]
 
 
 class Flusher:
@@ -23,6 +29,7 @@ class Flusher:
         self._threads = threads
         self._tasks = tasks
         self._on_fatal = on_fatal
+        self._failure: FsyncFailed | None = None
         self._waiting: dict[Log, list[_Waiter]] = {}
         self._running = False
         self.rounds = 0
@@ -33,56 +40,67 @@ class Flusher:
         future = asyncio.get_running_loop().create_future()
         if log.durable_offset >= end_offset:
             future.set_result(None)
-            return future
-        self._waiting.setdefault(log, []).append((end_offset, future))
-        if not self._running:
-            self._running = True
-            self._tasks.spawn("flusher", self._run())
+        elif self._failure is not None:
+            future.set_exception(self._failure)
+        else:
+            self._waiting.setdefault(log, []).append(_Waiter(end_offset, log.truncations, future))
+            if not self._running:
+                self._running = True
+                self._tasks.spawn("flusher", self._run())
         return future
 
     async def checkpoint(self, log: Log) -> None:
         """Save what makes the next opening of `log` quick."""
-        point = log.begin_checkpoint()
-        if point is None:
-            return
         try:
+            point = log.begin_checkpoint()
+            if point is None:
+                return
             await self._threads.run(point.run)
-        except FsyncFailed as error:
-            self._on_fatal(error)
-            raise
         except StorageError as error:
-            log.go_offline(error)
+            self._take_failure(log, error)
             raise
         log.end_sync(point)
 
     async def _run(self) -> None:
+        round_: dict[Log, list[_Waiter]] = {}
         try:
             while self._waiting:
-                waiting, self._waiting = self._waiting, {}
+                round_, self._waiting = self._waiting, {}
                 self.rounds += 1
-                points = {log: log.begin_sync() for log in waiting}
+                points = {log: log.begin_sync() for log in round_}
                 errors = await self._threads.run(lambda points=points: _run_all(points))  # type: ignore[misc]
-                for log, waiters in waiting.items():
+                for log, waiters in round_.items():
                     self._finish(log, points[log], waiters, errors.get(log))
         finally:
+            # Nobody is left to wait in vain when the broker stops in mid-round.
+            for waiters in (*round_.values(), *self._waiting.values()):
+                for waiter in waiters:
+                    waiter.future.cancel()
+            self._waiting = {}
             self._running = False
 
     def _finish(self, log: Log, point: SyncPoint, waiters: list[_Waiter], error: StorageError | None) -> None:
         if error is None:
             log.end_sync(point)
-        elif isinstance(error, FsyncFailed):
-            self._on_fatal(error)
         else:
-            log.go_offline(error)
-        for end_offset, future in waiters:
-            if future.done():
+            self._take_failure(log, error)
+        for waiter in waiters:
+            if waiter.future.done():
                 continue  # whoever waited has gone
             if error is not None:
-                future.set_exception(error)
-            elif log.durable_offset < end_offset:
-                future.set_exception(NotLeader(f"{log.directory.name} was truncated before offset {end_offset}"))
+                waiter.future.set_exception(error)
+            elif waiter.truncations != log.truncations:
+                waiter.future.set_exception(
+                    NotLeader(f"{log.directory.name} was truncated before offset {waiter.end_offset} was safe")
+                )
             else:
-                future.set_result(None)
+                waiter.future.set_result(None)
+
+    def _take_failure(self, log: Log, error: StorageError) -> None:
+        log.go_offline(error)
+        if isinstance(error, FsyncFailed) and self._failure is None:
+            self._failure = error
+            self._on_fatal(error)
 
 
 def _run_all(points: dict[Log, SyncPoint]) -> dict[Log, StorageError]:

@@ -3,9 +3,10 @@
     <base offset>.index       entries of u64, little-endian: offset relative to the base << 32 | position
     <base offset>.timeindex   entries of two i64, little-endian: latest timestamp before the position, position
 
-Both end with eight bytes: `FMQI` and the CRC32C of the entries, little-endian. Entries rise, so a lookup is a
-bisection. The index of the segment being written lives in memory and is saved at each checkpoint; one of a sealed
-segment is mapped. A missing or damaged index is built again from the segment alone.
+The two have their entries at the same positions; the time index has one more, the last, at the end of the batches that
+were indexed. Both files end with eight bytes: `FMQI` and the CRC32C of the entries, little-endian. Entries rise, so a
+lookup is a bisection. The index of the segment being written lives in memory and is saved at each checkpoint; one of a
+sealed segment is mapped. An index that is missing, damaged or of another age is built again from the segment alone.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class OffsetIndex:
         assert isinstance(self._entries, array), "a sealed segment's index does not grow"
         self._entries.append(relative_offset << 32 | position)
 
-    def floor_of_offset(self, relative_offset: int) -> int:
-        """Return a position at or before the batch that holds this offset."""
+    def floor_of_offset(self, relative_offset: int) -> tuple[int, int]:
+        """Return (relative offset, position) of a batch at or before the one that holds this offset."""
         at = bisect_right(self._entries, relative_offset << 32 | _POSITION_MASK)
-        return self._entries[at - 1] & _POSITION_MASK if at else 0
+        return (self._entries[at - 1] >> 32, self._entries[at - 1] & _POSITION_MASK) if at else (0, 0)
 
     def floor_of_position(self, position: int) -> int:
         """Return the last indexed position at or before this one."""
@@ -98,13 +99,18 @@ class TimeIndex:
         """The latest time any entry knows."""
         return self._entries[-2] if self._entries else NO_TIMESTAMP
 
-    def cut(self, position: int) -> TimeIndex:
-        """Return a growing index of the entries before `position`."""
-        kept = bisect_left(range(len(self)), position, key=lambda entry: self._entries[2 * entry + 1])
-        return TimeIndex(array("q", self._entries[: 2 * kept]))
+    @property
+    def last_position(self) -> int:
+        """The position of the last entry; 0 without one."""
+        return self._entries[-1] if self._entries else 0
 
-    def to_bytes(self) -> bytes:
-        return _with_trailer(bytes(self._entries))
+    def first(self, count: int) -> TimeIndex:
+        """Return a growing index of the first entries."""
+        return TimeIndex(array("q", self._entries[: 2 * count]))
+
+    def to_bytes(self, latest: int, size: int) -> bytes:
+        """Return the file: the entries and the last one, which says that `size` bytes hold nothing after `latest`."""
+        return _with_trailer(bytes(self._entries) + array("q", (latest, size)).tobytes())
 
     @staticmethod
     def map(disk: Disk, path: Path) -> TimeIndex | None:

@@ -1,8 +1,8 @@
 """The log of one partition on disk: appends at the end, reads anywhere, loses nothing it promised.
 
 A directory of segments (segment.py) with what makes opening quick (checkpoint.py), what the partition remembers of its
-producers (producers.py), its aborted transactions (aborted.py) and its leaders (epochs.py). All of that can be built
-again from the batches alone; opening.py does.
+producers (producers.py), its aborted transactions (aborted.py) and its leaders (epochs.py). opening.py puts it together
+and brings it back after a crash.
 
 No call here waits: appending is a write to the page cache. To make it durable, take `begin_sync()`, run it in a thread,
 and hand it back to `end_sync()`; flusher.py does that for many logs at once.
@@ -11,50 +11,43 @@ and hand it back to `end_sync()`; flusher.py does that for many logs at once.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
-from flymq.host.disk import Disk, File, write_aside
-from flymq.model.errors import FileVanished, OffsetOutOfRange, PartitionOffline, StorageError
+from flymq.host.disk import Disk, replace_files
+from flymq.model.errors import FileVanished, FsyncFailed, OffsetOutOfRange, PartitionOffline, StorageError
 from flymq.model.topic_config import TopicConfig
-from flymq.record.batch import parse_batch
-from flymq.record.header import BatchHeader, Buffer
+from flymq.record.header import Buffer
 from flymq.storage.aborted import AbortedTransaction, AbortedTransactions
 from flymq.storage.admission import Admitted, Appended, admit, admit_as_is, admit_marker
-from flymq.storage.checkpoint import Checkpoint, CleanMarker, write_checkpoint, write_clean_marker
+from flymq.storage.checkpoint import (
+    CHECKPOINT_NAME,
+    Checkpoint,
+    CleanMarker,
+    Compacted,
+    write_checkpoint,
+    write_clean_marker,
+    write_compacted,
+)
 from flymq.storage.epochs import LeaderEpochs
-from flymq.storage.producers import SNAPSHOT_SUFFIX, Producers
-from flymq.storage.recovery import RecoveryReport
-from flymq.storage.replay import remember_marker, replay_producers, snapshot_names
+from flymq.storage.note import encode_note
+from flymq.storage.producers import Producers
+from flymq.storage.recovery import RecoveryReport, cuts_before
+from flymq.storage.replay import apply_marker, replay
 from flymq.storage.retention import count_expired
-from flymq.storage.segment import LogSlice, Segment, segment_name
+from flymq.storage.segment import OFFSETS_MAX, LogSlice, Segment
+from flymq.storage.snapshot import encode_snapshot, snapshot_name, snapshot_offsets
+from flymq.storage.timed import TimedOffset as TimedOffset
+from flymq.storage.timed import times_of
+from flymq.storage.unsynced import SyncPoint as SyncPoint
+from flymq.storage.unsynced import Unsynced
 
-_OFFSETS_PER_SEGMENT_MAX = (1 << 31) - 1
 _SNAPSHOTS_KEPT = 2
-
-
-class TimedOffset(NamedTuple):
-    """A record found by its time."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
-@dataclass(slots=True)
-class SyncPoint:
-    """Once `run` has returned, in whatever thread, everything before `end_offset` is on the disk."""
-
-    end_offset: int
-    steps: list[Callable[[], None]] = field(default_factory=list)
-
-    def run(self) -> None:
-        for step in self.steps:
-            step()
+_SEALED_OPEN_MAX = 8  # sealed segments of one log whose files are held open for their readers
 
 
 @dataclass(slots=True)
@@ -67,6 +60,8 @@ class LogParts:
     aborted: AbortedTransactions
     epochs: LeaderEpochs
     checkpoint: Checkpoint
+    compacted: Compacted
+    snapshot_offset: int
     report: RecoveryReport
 
 
@@ -78,23 +73,31 @@ class Log:
         self.directory = directory
         self.config = config
         self._segments = parts.segments
+        self._recently_read: dict[Segment, None] = {}
+        self._gone_before = self._segments[0].base_offset
+        """Segments before this offset are gone for good, from the disk too, and nobody asks for their leaders."""
         self.start_offset = parts.start_offset
         self.end_offset = self._active.next_offset
         self.durable_offset = self.end_offset
         """Everything before this offset is on the disk."""
         self.producers = parts.producers
         self.epochs = parts.epochs
+        self.compacted = parts.compacted
         self.recovery = parts.report
         self.failure: PartitionOffline | None = None
+        self.truncations = 0
+        """How often batches were taken off the end: what was planned before must not be carried out after."""
         self._aborted = parts.aborted
-        self._unsynced: dict[Path, File] = {}
-        self._names_unsynced = False
-        self._changed = not parts.report.clean
-        # A checkpoint is written in a thread. Whoever changes on the loop what a checkpoint says raises the generation,
-        # and a thread that comes late with an older one writes nothing.
+        self._unsynced = Unsynced(disk, directory, self.go_offline)
+        self._change_saved = 0  # number of the last change that a checkpoint covers
+        if not parts.report.clean:
+            self._unsynced.note_change()
+        # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
+        # thread that comes late with the state before writes nothing.
         self._checkpoint_lock = Lock()
         self._checkpoint = parts.checkpoint
-        self._generation = 0
+        self._snapshot_offset = parts.snapshot_offset
+        self._note_aborted()
 
     @property
     def _active(self) -> Segment:
@@ -113,6 +116,26 @@ class Log:
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
+
+    def go_offline(self, error: StorageError) -> None:
+        """Refuse writes from here on. Reads go on as far as the disk lets them."""
+        if isinstance(error, FsyncFailed):
+            self._unsynced.fail(error)
+        self.failure = PartitionOffline(f"{self.directory.name} is offline: {error.message}", hint=error.hint)
+
+    def _check_online(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    @contextmanager
+    def _offline_on_failure(self) -> Iterator[None]:
+        """Half a change is none to go on from: opening the log again brings it in order."""
+        self._check_online()
+        try:
+            yield
+        except StorageError as error:
+            self.go_offline(error)
+            raise
 
     # --- append
 
@@ -146,18 +169,23 @@ class Log:
                 if header.leader_epoch > self.epochs.current:
                     self.epochs.begin(header.leader_epoch, header.base_offset)
             segment = self._segment_for(admitted, now_ms)
-            segment.append(admitted.pieces, headers)
+            self._append_to(segment, admitted)
+            self._unsynced.note_file(segment.file)
+            self.end_offset = headers[-1].next_offset
+            self._remember(segment, admitted)
         except StorageError as error:
             self.go_offline(error)
             raise
-        self._unsynced[segment.path] = segment.file
-        self._changed = True
-        self.end_offset = headers[-1].next_offset
-        for header in headers:
-            if header.producer_id >= 0:
-                self._remember(segment, header, admitted)
         append_time_ms = headers[0].max_timestamp if headers[0].has_log_append_time else -1
         return Appended(headers[0].base_offset, headers[-1].last_offset, append_time_ms)
+
+    def _append_to(self, segment: Segment, admitted: Admitted) -> None:
+        try:
+            segment.append(admitted.pieces, admitted.headers)
+        except StorageError:
+            with suppress(StorageError):  # else it is cut off at opening
+                segment.cut_rest()
+            raise
 
     def _segment_for(self, admitted: Admitted, now_ms: int) -> Segment:
         """Return the active segment, or a new one when the active one is full or old."""
@@ -170,7 +198,7 @@ class Log:
         if (
             active.size + admitted.size > self.config.segment_bytes
             or now_ms - active.written_since_ms >= self.config.segment_ms
-            or admitted.headers[-1].last_offset - active.base_offset > _OFFSETS_PER_SEGMENT_MAX
+            or admitted.headers[-1].last_offset - active.base_offset > OFFSETS_MAX
         ):
             self.roll()
             self._active.written_since_ms = now_ms
@@ -178,34 +206,32 @@ class Log:
 
     def roll(self) -> None:
         """Seal the active segment and begin the next one."""
-        self._active.seal()
-        self._segments.append(
-            Segment.create(
-                self.disk, self.directory, self.end_offset, index_interval_bytes=self.config.index_interval_bytes
-            )
-        )
-        self._names_unsynced = True
+        with self._offline_on_failure():
+            self._active.seal()
+            self._begin_segment(self.end_offset)
 
-    def _remember(self, segment: Segment, header: BatchHeader, admitted: Admitted) -> None:
-        """Take a producer's batch into the memory of producers and aborts."""
-        if not header.is_control:
-            self.producers.apply(header)
-            return
-        file = remember_marker(header, b"".join(admitted.pieces), self.producers, self._aborted, segment.base_offset)
-        if file is not None:
-            self._unsynced[file.path] = file
+    def _begin_segment(self, base_offset: int) -> None:
+        interval = self.config.index_interval_bytes
+        self._segments.append(Segment.create(self.disk, self.directory, base_offset, index_interval_bytes=interval))
+        self._unsynced.note_names()
 
-    def go_offline(self, error: StorageError) -> None:
-        """Refuse writes from here on. What the failed write left behind the good end is cut off, now or at opening."""
-        self.failure = PartitionOffline(f"{self.directory.name} is offline: {error.message}", hint=error.hint)
-        try:
-            self._active.file.truncate(self._active.size)
-        except StorageError:
-            return
+    def _remember(self, segment: Segment, admitted: Admitted) -> None:
+        """Take batches that are written into the memory of producers and aborts."""
+        position = 0
+        for header in admitted.headers:
+            if header.producer_id >= 0:
+                if not header.is_control:
+                    self.producers.apply(header)
+                elif (entry := apply_marker(header, admitted.batch(position, header), self.producers)) is not None:
+                    self._aborted.add(segment.base_offset, entry)
+                    self._note_aborted()
+            position += header.size
 
-    def _check_online(self) -> None:
-        if self.failure is not None:
-            raise self.failure
+    def _note_aborted(self) -> None:
+        """Let the next sync cover what was written of aborted transactions."""
+        for file in self._aborted.take_written():
+            self._unsynced.note_file(file)
+            self._unsynced.note_names()
 
     # --- read
 
@@ -220,13 +246,21 @@ class Log:
             return None
         try:
             for segment in self._segments[self._position_of(offset) :]:
-                found = segment.slice(offset, bytes_max=bytes_max, end_offset=end)
-                if found is not None:
+                self._touch(segment)
+                if (found := segment.slice(offset, bytes_max=bytes_max, end_offset=end)) is not None:
                     return found
+                if segment.find(offset) is not None:
+                    return None  # it lies behind the end
+                self._check_gap(segment)
         except FileVanished as error:
             self.go_offline(error)
             raise
         return None
+
+    def _check_gap(self, segment: Segment) -> None:
+        """Nothing lies between an offset and the end of the segment: compaction may do that, and nothing else."""
+        if segment is not self._active and segment.next_offset > self.compacted.gaps_end:
+            raise FileVanished(f"{self.directory}: batches before offset {segment.next_offset} are missing")
 
     def _position_of(self, offset: int) -> int:
         """Return the index of the segment in whose range `offset` falls."""
@@ -234,106 +268,185 @@ class Log:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
+    def _touch(self, segment: Segment) -> None:
+        """Hold the files open of the few sealed segments that were read last."""
+        if segment is self._active:
+            return
+        self._recently_read.pop(segment, None)
+        self._recently_read[segment] = None
+        if len(self._recently_read) > _SEALED_OPEN_MAX:
+            oldest = next(iter(self._recently_read))
+            del self._recently_read[oldest]
+            oldest.let_go()
+
+    def _forget(self, segments: list[Segment]) -> None:
+        """Let no bookkeeping keep files of segments that are no longer sealed ones of this log."""
+        for segment in segments:
+            self._recently_read.pop(segment, None)
+            if segment.is_open:
+                self._unsynced.forget(segment.file)
+
+    @contextmanager
+    def _offline_when_vanished(self) -> Iterator[None]:
+        try:
+            yield
+        except FileVanished as error:
+            self.go_offline(error)
+            raise
+
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that have records in [start, end)."""
         return self._aborted.between(start_offset, end_offset)
 
     def find_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record of this time or later."""
-        for segment in self._segments:
-            found = segment.find_time(timestamp) if segment.next_offset > self.start_offset else None
-            if found is not None:
-                position, header = found
-                for record in parse_batch(segment.file.pread(header.size, position)):
-                    if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
-                        return TimedOffset(record.offset, record.timestamp_ms, header.leader_epoch)
+        with self._offline_when_vanished():
+            for segment in self._segments:
+                if found := next(self._records_since(segment, timestamp), None):
+                    return found
         return None
 
     def find_latest_time(self) -> TimedOffset | None:
         """Return the first record that has the latest time of all."""
-        latest = max((segment.max_timestamp for segment in self._segments), default=-1)
-        return self.find_time(latest) if latest >= 0 else None
+        latest: TimedOffset | None = None
+        with self._offline_when_vanished():
+            for segment in reversed(self._segments):
+                if latest is not None and segment.max_timestamp < latest.timestamp:
+                    continue
+                # Deleting or compacting may have taken the one record of the segment's latest time.
+                found = next(self._records_since(segment, segment.max_timestamp), None) or max(
+                    self._records_since(segment, 0), key=lambda record: record.timestamp, default=None
+                )
+                if found is not None and (latest is None or found.timestamp >= latest.timestamp):
+                    latest = found
+        return latest
+
+    def _records_since(self, segment: Segment, timestamp: int) -> Iterator[TimedOffset]:
+        """Yield the records of a segment that are of this time or later."""
+        if segment.next_offset <= self.start_offset or segment.max_timestamp < max(timestamp, 0):
+            return
+        self._touch(segment)
+        for header, batch in segment.find_since(timestamp):
+            for record in times_of(header, batch, self.start_offset):
+                if record.timestamp >= timestamp:
+                    yield record
 
     # --- shorten
 
     def truncate(self, end_offset: int) -> None:
         """Drop every batch that holds this offset or a later one, as a follower does to match its leader."""
-        self._check_online()
-        if end_offset >= self.end_offset:
-            return
-        end_offset = max(end_offset, self.start_offset)
+        with self._offline_on_failure():
+            if end_offset < self.end_offset:
+                self._truncate(max(end_offset, self.start_offset))
+
+    def _truncate(self, end_offset: int) -> None:
         at = self._position_of(end_offset)
-        kept = self._segments[at]
+        kept, gone = self._segments[at], self._segments[at + 1 :]
         found = kept.find(end_offset)
         position = kept.size if found is None else found[0]
-        recovery = min((kept.base_offset, position), self._checkpoint.recovery)
-        self._write_checkpoint(Checkpoint(self.start_offset, *recovery))
-        for segment in reversed(self._segments[at + 1 :]):
-            segment.remove()
-            self._aborted.remove(segment.base_offset)
-            self._unsynced.pop(segment.path, None)
+        with self._checkpoint_lock:
+            self.truncations += 1
+            recovery = min((kept.base_offset, position), self._checkpoint.recovery)
+            self._store_checkpoint(Checkpoint(self.start_offset, *recovery))
+        self._forget([kept, *gone])
         del self._segments[at + 1 :]
+        for segment in reversed(gone):
+            segment.remove()
         kept.truncate(position)
-        self.end_offset = kept.next_offset
-        self.durable_offset = min(self.durable_offset, self.end_offset)
         # On the disk at once: batches that come back after a power cut would be taken for good ones.
-        kept.file.sync()
-        self.disk.sync_directory(self.directory)
-        self._changed = True
+        self._unsynced.fsync(kept.file.sync)
+        self._unsynced.sync_names()
+        self._unsynced.note_change()
+        self.end_offset = kept.next_offset
         self.epochs.cut_end(self.end_offset)
-        self.producers = replay_producers(self.disk, self.directory, self._segments, self._aborted, self.end_offset)
+        if self.compacted.gaps_end > self.end_offset:
+            reached = min(self.compacted.end_offset, self.end_offset)
+            self.note_compacted(Compacted(reached, gaps_end=self.end_offset))
+        # Only now what tells of the batches that are gone: had they come back, it would have been needed.
+        replayed = replay(self.disk, self.directory, self._segments, self.end_offset, self.compacted.gaps_end)
+        self.producers, self._aborted = replayed.producers, replayed.aborted
+        self._snapshot_offset = replayed.snapshot_offset
+        self._note_aborted()
+        self.begin_anew_if_empty()
+        self.durable_offset = min(self.durable_offset, self.end_offset)
+
+    def begin_anew_if_empty(self) -> None:
+        """Go on at the start when all batches lie before it: the last one may even end short of it."""
+        if self.end_offset < self.start_offset or (self.end_offset == self.start_offset and self._active.size):
+            self._begin_segment(self.start_offset)
+            self.end_offset = self.start_offset
+            self._drop_before_start()
 
     def delete_before(self, start_offset: int) -> None:
         """Let the log begin at `start_offset`; segments that lie wholly before it are removed."""
-        self._check_online()
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
-        if start_offset <= self.start_offset:
-            return
-        if start_offset == self.end_offset and self._active.size:
-            self.roll()
-        point = self.begin_sync()
-        point.run()  # a log must never end, after a power cut, before it begins
-        self.end_sync(point)
-        self.start_offset = start_offset
-        self._write_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
-        self.drop_before_start()
+        with self._offline_on_failure():
+            if start_offset <= self._checkpoint.start_offset:
+                return  # what retention did is not enough: a crash may undo it
+            if start_offset == self.end_offset and self._active.size:
+                self.roll()
+            self._save_now()  # a log must never end, after a power cut, before it begins
+            self.start_offset = max(start_offset, self.start_offset)
+            with self._checkpoint_lock:
+                self._store_checkpoint(Checkpoint(self.start_offset, *self._checkpoint.recovery))
+            self._drop_before_start()
 
-    def drop_before_start(self) -> None:
-        """Remove the segments that lie wholly before the start."""
+    def _drop_before_start(self) -> None:
+        """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
         gone = [segment for segment in self._segments[:-1] if segment.next_offset <= self.start_offset]
-        self._detach(len(gone))()
+        if gone:
+            self._save_now()  # what the producers did there must be in a snapshot
+            self._detach(len(gone))()
+            self.epochs.cut_start(self._gone_before)
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
-        """Let go of segments that are too old or too many. Return the removal of their files, to run in a thread."""
-        self._check_online()
-        active = self._active
-        if active.size and count_expired([active], self.config, now_ms) == 1:
-            self.roll()
-        expired = count_expired(self._segments[:-1], self.config, now_ms, beside_bytes=self._active.size)
-        return self._detach(expired) if expired else None
+        """Let go of segments that are too old or too many. Return the removal of their files, to run in a thread.
+
+        What the producers did there must be in a snapshot first, so a segment behind the last checkpoint stays.
+        """
+        with self._offline_on_failure():
+            active = self._active
+            if active.size and count_expired([active], self.config, now_ms) == 1:
+                self.roll()
+            expired = count_expired(self._segments[:-1], self.config, now_ms, beside_bytes=self._active.size)
+            while expired and self._segments[expired - 1].next_offset > self._snapshot_offset:
+                expired -= 1
+            return self._detach(expired) if expired else None
 
     def _detach(self, count: int) -> Callable[[], None]:
         """Forget the oldest segments; return what removes their files. A crash before it only brings them back."""
         gone = self._segments[:count]
         del self._segments[:count]
+        self._forget(gone)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
-        self.epochs.cut_start(self.start_offset)
-        for segment in gone:
-            self._unsynced.pop(segment.path, None)
-            self._aborted.remove(segment.base_offset)
+        self.epochs.cut_start(self._gone_before)
+        aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
+        end_offset = gone[-1].next_offset
 
         def remove() -> None:
-            if gone:
-                self.disk.sync_directory(self.directory)  # the name of the segment that goes on must outlive these
+            # The new start comes first: a power cut may bring back any of these files, with gaps between them.
+            with self._checkpoint_lock:
+                start_offset = max(end_offset, self._checkpoint.start_offset)
+                self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
+            self._gone_before = end_offset
             for segment in gone:
                 segment.remove()
+            for path in (*aborted, *cuts_before(self.disk, self.directory, end_offset)):
+                self.disk.remove(path)
 
         return remove
+
+    # --- compaction
+
+    def note_compacted(self, compacted: Compacted) -> None:
+        self._unsynced.fsync(partial(write_compacted, self.disk, self.directory, compacted))
+        self.compacted = compacted
 
     def replace_segments(self, base_offsets: list[int]) -> None:
         """Take in the compacted segment that now has the first of these names, for those it was made from."""
         old = [segment for segment in self._segments if base_offsets[0] <= segment.base_offset <= base_offsets[-1]]
+        self._forget(old)
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = [
             Segment.open_sealed(
@@ -354,56 +467,56 @@ class Log:
 
     def begin_sync(self) -> SyncPoint:
         """Return the work after which everything appended so far is on the disk."""
-        point = SyncPoint(self.end_offset, [file.sync for file in self._unsynced.values()])
-        if self._names_unsynced:
-            point.steps.append(partial(self.disk.sync_directory, self.directory))
-        self._unsynced.clear()
-        self._names_unsynced = False
-        return point
+        return self._unsynced.begin(self.end_offset, self.truncations)
 
     def end_sync(self, point: SyncPoint) -> None:
         """Take note that the work of `begin_sync` is done."""
-        self.durable_offset = max(self.durable_offset, min(point.end_offset, self.end_offset))
+        self._unsynced.end(point)
+        if point.truncations == self.truncations:
+            self.durable_offset = max(self.durable_offset, point.end_offset)
+
+    def _save_now(self) -> None:
+        """Make everything durable and save a checkpoint, here and now."""
+        point = self.begin_checkpoint() or self.begin_sync()
+        point.run()
+        self.end_sync(point)
 
     def begin_checkpoint(self) -> SyncPoint | None:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
-        if not self._changed or self.failure is not None:
+        if self._unsynced.change == self._change_saved or self.failure is not None:
             return None
-        self._changed = False
-        point = self.begin_sync()
-        # Everything is put into bytes here, on the loop; the thread only writes them.
-        files = [*self._active.index_files(), self._snapshot_file()]
+        # Indexes are written here and not in the thread, which might come late and replace newer ones.
+        self._active.save_indexes()
+        snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
-        point.steps.append(partial(self._save, self._generation, files, checkpoint))
+        point = self.begin_sync()
+        point.steps.append(partial(self._save, point, snapshot, checkpoint))
         return point
+
+    def _save(self, point: SyncPoint, snapshot: bytes, checkpoint: Checkpoint) -> None:
+        with self._checkpoint_lock:
+            if point.truncations != self.truncations or point.change < self._change_saved:
+                return
+            start_offset = max(checkpoint.start_offset, self._checkpoint.start_offset)
+            checkpoint = Checkpoint(start_offset, *checkpoint.recovery)
+            files = {snapshot_name(point.end_offset): snapshot, CHECKPOINT_NAME: encode_note(checkpoint)}
+            self._unsynced.fsync(partial(replace_files, self.disk, self.directory, files))
+            self._checkpoint = checkpoint
+            self._snapshot_offset = point.end_offset
+            self._change_saved = point.change
+            for offset in snapshot_offsets(self.disk, self.directory)[:-_SNAPSHOTS_KEPT]:
+                self.disk.remove(self.directory / snapshot_name(offset))
+
+    def _store_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Replace the checkpoint at once. The lock is the caller's."""
+        self._unsynced.fsync(partial(write_checkpoint, self.disk, self.directory, checkpoint))
+        self._checkpoint = checkpoint
 
     def close(self) -> None:
         """Make everything durable and leave the marker of an orderly end. A log that failed leaves none."""
         if self.failure is not None:
             return
-        if (point := self.begin_checkpoint()) is not None:
-            point.run()
-            self.end_sync(point)
+        self._save_now()
         write_clean_marker(
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
-
-    def _snapshot_file(self) -> tuple[Path, bytes]:
-        return self.directory / segment_name(self.end_offset, SNAPSHOT_SUFFIX), self.producers.to_bytes()
-
-    def _save(self, generation: int, files: list[tuple[Path, bytes]], checkpoint: Checkpoint) -> None:
-        with self._checkpoint_lock:
-            if generation != self._generation:
-                return
-            for path, content in files:
-                write_aside(self.disk, path, content)
-            write_checkpoint(self.disk, self.directory, checkpoint)
-            self._checkpoint = checkpoint
-            for name in snapshot_names(self.disk, self.directory)[:-_SNAPSHOTS_KEPT]:
-                self.disk.remove(self.directory / name)
-
-    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        with self._checkpoint_lock:
-            self._generation += 1
-            write_checkpoint(self.disk, self.directory, checkpoint)
-            self._checkpoint = checkpoint

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flymq.model.errors import OffsetOutOfRange, PartitionOffline
 from flymq.model.topic_config import TopicConfig
-from flymq.record.batch import parse_batch
-from flymq.record.control import MarkerType, parse_marker
 from flymq.record.header import BatchHeader, Buffer
-from flymq.storage.aborted import AbortedTransaction
+from flymq.storage.aborted import AbortedTransaction, transactions_between
 from flymq.storage.admission import Admitted, Appended, admit, admit_as_is, admit_marker
 from flymq.storage.epochs import LeaderEpochs
-from flymq.storage.log import TimedOffset
 from flymq.storage.producers import Producers
+from flymq.storage.replay import apply_marker
 from flymq.storage.retention import count_expired
+from flymq.storage.timed import TimedOffset, times_of
+
+_ROOM_DIVISOR = 32  # this part of the memory is freed at once, so that a full log does not do it at every append
 
 
 @dataclass(slots=True)
@@ -106,31 +107,31 @@ class MemoryLog:
             return
         if not header.is_control:
             self.producers.apply(header)
-            return
-        marker = parse_marker(batch.data)
-        if marker is None:
-            return
-        committed = marker.type is MarkerType.COMMIT
-        ended = self.producers.apply_marker(header, committed=committed, coordinator_epoch=marker.coordinator_epoch)
-        if ended is not None and not committed:
-            stable_offset = self.producers.first_open_offset or header.next_offset
-            self._aborted.append(
-                AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable_offset)
-            )
+        elif (entry := apply_marker(header, batch.data, self.producers)) is not None:
+            self._aborted.append(entry)
 
     def _make_room(self) -> None:
-        surplus = 0
-        while self.size > self.config.memory_bytes and surplus < len(self._batches) - 1:
-            self.size -= self._batches[surplus].size
-            surplus += 1
-        self._drop(surplus)
+        """Let the oldest batches go when there are too many, but never the last one."""
+        if self.size <= self.config.memory_bytes:
+            return
+        surplus = self.size - self.config.memory_bytes + self.config.memory_bytes // _ROOM_DIVISOR
+        count = 0
+        while surplus > 0 and count < len(self._batches) - 1:
+            surplus -= self._batches[count].size
+            count += 1
+        self._drop(count)
 
     def _drop(self, count: int) -> None:
-        """Take away the oldest batches, whose bytes are already counted out."""
+        """Take away the oldest batches."""
         if count:
-            self.start_offset = max(self.start_offset, self._batches[count - 1].header.next_offset)
+            self.size -= sum(batch.size for batch in self._batches[:count])
+            self._begin_at(max(self.start_offset, self._batches[count - 1].header.next_offset))
             del self._batches[:count]
-            self._aborted = [entry for entry in self._aborted if entry.last_offset >= self.start_offset]
+
+    def _begin_at(self, start_offset: int) -> None:
+        self.start_offset = start_offset
+        self.epochs.cut_start(start_offset)
+        self._aborted = [entry for entry in self._aborted if entry.last_offset >= start_offset]
 
     def read(self, offset: int, *, bytes_max: int, end_offset: int | None = None) -> MemorySlice | None:
         if not self.start_offset <= offset <= self.end_offset:
@@ -140,8 +141,9 @@ class MemoryLog:
         end = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         chosen: list[bytes] = []
         length = 0
-        for batch in self._batches[self._find(offset) :]:
-            if batch.header.base_offset >= end or (chosen and length + batch.size > bytes_max):
+        for at in range(self._find(offset), len(self._batches)):
+            batch = self._batches[at]
+            if batch.header.last_offset >= end or (chosen and length + batch.size > bytes_max):
                 break
             chosen.append(batch.data)
             length += batch.size
@@ -152,28 +154,28 @@ class MemoryLog:
         return bisect_left(self._batches, offset, key=lambda batch: batch.header.last_offset)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        return [
-            entry for entry in self._aborted if entry.last_offset >= start_offset and entry.first_offset < end_offset
-        ]
+        return transactions_between(self._aborted, start_offset, end_offset)
 
     def find_time(self, timestamp: int) -> TimedOffset | None:
-        for batch in self._batches:
-            if batch.header.max_timestamp >= timestamp:
-                for record in parse_batch(batch.data):
-                    if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
-                        return TimedOffset(record.offset, record.timestamp_ms, batch.header.leader_epoch)
-        return None
+        return next(self._records_since(timestamp), None)
 
     def find_latest_time(self) -> TimedOffset | None:
-        latest = max((batch.header.max_timestamp for batch in self._batches), default=-1)
-        return self.find_time(latest) if latest >= 0 else None
+        latest = max((batch.max_timestamp for batch in self._batches), default=-1)
+        return self.find_time(latest) or max(self._records_since(0), key=lambda found: found.timestamp, default=None)
+
+    def _records_since(self, timestamp: int) -> Iterator[TimedOffset]:
+        for batch in self._batches:
+            if batch.max_timestamp >= max(timestamp, 0):
+                for found in times_of(batch.header, batch.data, self.start_offset):
+                    if found.timestamp >= timestamp:
+                        yield found
 
     def truncate(self, end_offset: int) -> None:
-        end_offset = max(end_offset, self.start_offset)
-        kept = self._find(end_offset)
-        if kept == len(self._batches):
+        if end_offset >= self.end_offset:
             return
-        self.end_offset = self._batches[kept].header.base_offset
+        kept = self._find(max(end_offset, self.start_offset))
+        last = self._batches[kept - 1].header if kept else None
+        self.end_offset = max(self.start_offset, last.next_offset if last is not None else 0)
         self.size -= sum(batch.size for batch in self._batches[kept:])
         del self._batches[kept:]
         self.epochs.cut_end(self.end_offset)
@@ -184,15 +186,12 @@ class MemoryLog:
     def delete_before(self, start_offset: int) -> None:
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.name} ends at offset {self.end_offset}, before {start_offset}")
-        gone = bisect_right(self._batches, start_offset, key=lambda batch: batch.header.next_offset)
-        self.size -= sum(batch.size for batch in self._batches[:gone])
-        self._drop(gone)
-        self.start_offset = max(self.start_offset, start_offset)
+        self._drop(bisect_right(self._batches, start_offset, key=lambda batch: batch.header.next_offset))
+        if start_offset > self.start_offset:
+            self._begin_at(start_offset)
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
-        gone = count_expired(self._batches, self.config, now_ms)
-        self.size -= sum(batch.size for batch in self._batches[:gone])
-        self._drop(gone)
+        self._drop(count_expired(self._batches, self.config, now_ms))
         return None
 
     def close(self) -> None:

@@ -1,26 +1,21 @@
 """What a partition remembers of its producers: enough to refuse a batch that comes twice, or one that has a gap
 before it, and to know which transactions are open.
 
-All of it follows from the batch headers in the log, so it is replayed after a crash, from the last snapshot:
-
-    <offset>.producers    "FMQP", CRC32C of the rest (u32 LE), MessagePack of the producers as of that offset
+All of it follows from the batch headers in the log, so it is replayed after a crash (replay.py), from the last snapshot
+(snapshot.py).
 """
 
 from __future__ import annotations
 
-from struct import Struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from flymq.model.errors import OutOfOrderSequence, ProducerFenced
-from flymq.record.checksum import crc32c
 from flymq.record.header import NO_SEQUENCE, BatchHeader
 
-SNAPSHOT_SUFFIX = ".producers"
 WINDOW_BATCHES = 5  # as many batches as an idempotent Kafka producer keeps in flight
-_PREFIX = Struct("<4sI")
-_MAGIC = b"FMQP"
 _SEQUENCE_SPAN = 1 << 31
 
 
@@ -62,9 +57,10 @@ class EndedTransaction(NamedTuple):
 class Producers:
     """The producers of one partition."""
 
-    def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
-        self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
+    def __init__(self, producers: Sequence[Producer] = ()) -> None:
+        self._producers = {each.producer_id: each for each in producers}
+        # Producer id → first offset of its open transaction.
+        self._open = {each.producer_id: each.open_since for each in producers if each.open_since is not None}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -148,23 +144,3 @@ class Producers:
             producer.window.clear()
         producer.last_timestamp = max(producer.last_timestamp, header.max_timestamp)
         return producer
-
-    def to_bytes(self) -> bytes:
-        body = msgspec.msgpack.encode(self.all())
-        return _PREFIX.pack(_MAGIC, crc32c(body)) + body
-
-    @staticmethod
-    def from_bytes(raw: bytes) -> Producers | None:
-        """Read a snapshot; None when it is damaged."""
-        if len(raw) < _PREFIX.size:
-            return None
-        magic, checksum = _PREFIX.unpack_from(raw)
-        body = raw[_PREFIX.size :]
-        if magic != _MAGIC or checksum != crc32c(body):
-            return None
-        producers = Producers()
-        for producer in msgspec.msgpack.decode(body, type=list[Producer]):
-            producers._producers[producer.producer_id] = producer
-            if producer.open_since is not None:
-                producers._open[producer.producer_id] = producer.open_since
-        return producers

@@ -6,8 +6,8 @@ At the first one that is not whole there are two cases, and they must not be con
 - *torn*: the crash took what was not yet on the disk. The file ends within the batch, or sectors were never written
   and read as zeros, or nothing valid follows. The log is cut there. What was cut off is kept aside in a file
   `<segment>.cut-<position>` and reported: nobody was promised it, but nobody should have to guess either.
-- *rotten*: the batch is damaged although good batches lie behind it. Cutting would throw those away, so the log is
-  not opened: the error names the file and the position, and a person decides.
+- *rotten*: the batch is damaged although good batches lie behind it, or only its offset is wrong. Cutting would throw
+  good batches away, so the log is not opened: the error names the file and the position, and a person decides.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from pathlib import Path
 
 from flymq.host.disk import Disk
 from flymq.model.errors import CorruptLog, InvalidBatch
-from flymq.record.header import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, check_batch, parse_header
-from flymq.storage.segment import DATA_SUFFIX, Segment
+from flymq.record.checksum import crc32c
+from flymq.record.header import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, check_batch, parse_header
+from flymq.storage.segment import DATA_SUFFIX, Segment, parse_name, segment_name
 
+_CUT_INFIX = f"{DATA_SUFFIX}.cut-"
 _SECTOR = 512
 _OFFSETS_AHEAD_MAX = 1 << 40  # a batch found behind damage must plausibly belong to this log
 
@@ -36,7 +38,7 @@ class RecoveryReport:
     kept_aside: list[Path] = field(default_factory=list)
 
 
-def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader], None]) -> int:
+def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader], None], *, is_last: bool) -> int:
     """Check every batch from `start` on, `note` the good ones, return the position where they end."""
     end = segment.file.size()
     position = start
@@ -45,14 +47,15 @@ def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader]
             note(at, header)
             position = at + header.size
     except CorruptLog:
-        if not _is_torn(segment, position, end):
+        tail = segment.file.pread(end - position, position)
+        if not _is_torn(tail, position, segment.next_offset, is_last=is_last):
             raise
     return position
 
 
 def keep_aside(disk: Disk, segment: Segment, position: int) -> Path:
     """Save what lies behind `position` before it is cut off."""
-    aside = segment.path.with_suffix(f"{DATA_SUFFIX}.cut-{position}")
+    aside = cut_path(segment, position)
     disk.remove(aside)
     copy = disk.open(aside)
     end = segment.file.size()
@@ -62,10 +65,28 @@ def keep_aside(disk: Disk, segment: Segment, position: int) -> Path:
     return aside
 
 
-def _is_torn(segment: Segment, position: int, end: int) -> bool:
+def cut_path(segment: Segment, position: int) -> Path:
+    return segment.path.with_name(segment_name(segment.base_offset, f"{_CUT_INFIX}{position}"))
+
+
+def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
+    """Return what was kept aside of segments that begin before `end_offset`."""
+    found = []
+    for name in disk.list(directory):
+        base_offset = parse_name(name.partition(_CUT_INFIX)[0], "") if _CUT_INFIX in name else None
+        if base_offset is not None and base_offset < end_offset:
+            found.append(directory / name)
+    return found
+
+
+def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> bool:
     """Tell a crash from rot by what the damaged batch looks like and what lies behind it."""
-    tail = segment.file.pread(end - position, position)
-    return _has_lost_sector(tail, position) or not _batch_follows(tail, segment.next_offset)
+    if _has_lost_sector(tail, position):
+        return True
+    if _is_whole(tail) or _batch_follows(tail, next_offset):
+        return False
+    # A segment with others behind it has lost its tail only if it is too short for its last batch.
+    return is_last or _is_too_short(tail)
 
 
 def _has_lost_sector(tail: bytes, position: int) -> bool:
@@ -86,6 +107,26 @@ def _has_lost_sector(tail: bytes, position: int) -> bool:
         for at in range(first, damaged_size, _SECTOR)
         if at < len(tail)
     )
+
+
+def _is_whole(tail: bytes) -> bool:
+    """Whether the batch matches its checksum: then its offset is what is wrong."""
+    try:
+        check_batch(tail)
+    except InvalidBatch:
+        return False
+    return True
+
+
+def _is_too_short(tail: bytes) -> bool:
+    """Whether the file ends within the batch, and not its length is what is wrong."""
+    if len(tail) < HEADER_SIZE:
+        return True
+    try:
+        header = parse_header(tail)
+    except InvalidBatch:
+        return False
+    return header.size > len(tail) and crc32c(tail[ATTRIBUTES_AT:]) != header.crc
 
 
 def _batch_follows(tail: bytes, next_offset: int) -> bool:

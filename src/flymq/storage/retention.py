@@ -29,8 +29,9 @@ def _too_old(oldest_first: Sequence[Aged], config: TopicConfig, now_ms: int) -> 
     if config.retention_ms == UNLIMITED:
         return 0
     for count, segment in enumerate(oldest_first):
-        # A segment without any time in it (-1) is not old: it is unknown, and size decides.
-        if segment.max_timestamp < 0 or now_ms - segment.max_timestamp <= config.retention_ms:
+        # A segment without any time in it (-1) is not old: it is unknown, and size decides. One that compaction has
+        # emptied goes with its neighbours.
+        if segment.size and (segment.max_timestamp < 0 or now_ms - segment.max_timestamp <= config.retention_ms):
             return count
     return len(oldest_first)
 

@@ -5,24 +5,31 @@
     <base offset>.timeindex
 
 A batch that was written before this process started is checked against its checksum the first time it is read, so
-bytes that rotted on the disk are reported and never served.
+bytes that rotted on the disk are reported and never served. Base offsets lie outside the checksum (header.py); they are
+checked against those of the batches around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from flymq.host.disk import Buffer, Disk, File, write_aside
-from flymq.model.errors import CorruptBatch, CorruptLog, InvalidBatch
+from flymq.model.errors import CorruptLog, InvalidBatch, StorageError
 from flymq.record.header import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, check_batch, parse_header
+from flymq.storage.checked import CheckedRanges
 from flymq.storage.index import OffsetIndex, TimeIndex
 
 DATA_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 
+OFFSETS_MAX = (1 << 31) - 1
+"""How far an offset may lie behind a segment's first."""
+
+_NAME_DIGITS = 20
 _WALK_BYTES = 4096  # read at once while walking from header to header
 _CHECK_BYTES = 1 << 20  # read at once while checking checksums
 _HINTS_MAX = 64
@@ -56,7 +63,7 @@ class Segment:
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._indexed_until = 0  # no entry is due before `_interval` bytes behind this position
-        self._verified_until = 0  # every batch before this position is known to match its checksum
+        self._checked = CheckedRanges()
         self._hints: dict[int, int] = {}  # offset where a reader will go on → its position
 
     # --- opening and closing
@@ -93,14 +100,20 @@ class Segment:
         return self._file
 
     @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    @property
     def offsets(self) -> OffsetIndex:
-        self._load_indexes()
+        if self._offsets is None:
+            self._load_indexes()
         assert self._offsets is not None
         return self._offsets
 
     @property
     def times(self) -> TimeIndex:
-        self._load_indexes()
+        if self._times is None:
+            self._load_indexes()
         assert self._times is not None
         return self._times
 
@@ -108,13 +121,19 @@ class Segment:
     def max_timestamp(self) -> int:
         """The latest time of any record."""
         if self._max_timestamp is None:
+            was_open = self._times is not None
             self._max_timestamp = self.times.last_timestamp
+            if not was_open:
+                self._offsets = self._times = None  # retention asks this of segments that nobody reads
         return self._max_timestamp
 
     def make_writable(self, position: int) -> None:
         """Get ready to append at `position`, where a batch ends. Indexes grow in memory from here on."""
         self.size = position
-        self._offsets, self._times = self.offsets.cut(position), self.times.cut(position)
+        if position == 0:
+            self._offsets, self._times = OffsetIndex(), TimeIndex()
+        self._offsets = self.offsets.cut(position)
+        self._times = self.times.first(len(self._offsets))
         self._indexed_until = self._offsets.last_position
         self._max_timestamp = self._times.last_timestamp
         self.next_offset = self.base_offset
@@ -122,19 +141,20 @@ class Segment:
         for at, header in self.walk(self._indexed_until, position):
             self.note(header, at)
 
-    def index_files(self) -> list[tuple[Path, bytes]]:
-        """What the index files should hold. A crash may lose or tear them: they can be built again."""
-        return [
-            (self._path.with_suffix(INDEX_SUFFIX), self.offsets.to_bytes()),
-            (self._path.with_suffix(TIME_INDEX_SUFFIX), self.times.to_bytes()),
-        ]
+    def save_indexes(self) -> None:
+        """Write the index files. Without fsync: a crash may lose or tear them, and they are built again."""
+        write_aside(self._disk, self._path.with_suffix(INDEX_SUFFIX), self.offsets.to_bytes())
+        times = self.times.to_bytes(self.max_timestamp, self.size)
+        write_aside(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX), times)
 
     def seal(self) -> None:
         """No batch comes any more: save the indexes and let the next reader map them."""
-        self.times.add(self.max_timestamp, self.size)
-        for path, content in self.index_files():
-            write_aside(self._disk, path, content)
+        self.save_indexes()
         self._offsets = self._times = None
+
+    def let_go(self) -> None:
+        """Hold no file of a sealed segment open until somebody asks for it again."""
+        self._file = self._offsets = self._times = None
 
     def remove_indexes(self) -> None:
         self._offsets = self._times = None
@@ -151,15 +171,15 @@ class Segment:
 
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Write batches whose bytes are `pieces` and whose assigned headers are `headers`."""
+        start = self.size
         self.file.append(pieces)
-        if self._verified_until == self.size:
-            self._verified_until += sum([header.size for header in headers])
         for header in headers:
             self.note(header, self.size)
+        self._checked.add(start, self.size)
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Count in the batch at `position`, the next one of the file; index it when an entry is due."""
-        if position - self._indexed_until >= self._interval and position:
+        if position > self._indexed_until and position - self._indexed_until >= self._interval:
             self.offsets.add(header.base_offset - self.base_offset, position)
             self.times.add(self.max_timestamp, position)
             self._indexed_until = position
@@ -170,15 +190,20 @@ class Segment:
 
     def truncate(self, position: int) -> None:
         """Drop everything from `position` on, a batch's beginning, and be ready to append there."""
+        self._load_indexes()  # while they still match the size
         self.make_writable(position)
         self.file.truncate(position)
-        self._verified_until = min(self._verified_until, position)
+        self._checked.cut(position)
+
+    def cut_rest(self) -> None:
+        """Take off what a failed write left behind the last batch."""
+        self.file.truncate(self.size)
 
     # --- reading
 
-    def walk(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from `start`, the beginning of one, up to `end`."""
-        position = start
+    def walk(self, start: int, end: int, least_offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches in [start, end). The first one begins at `least_offset` or later."""
+        position, next_offset = start, max(least_offset, self.base_offset)
         chunk, chunk_start = b"", start
         while position < end:
             at = position - chunk_start
@@ -186,34 +211,43 @@ class Segment:
                 chunk, chunk_start, at = self.file.pread(_WALK_BYTES, position), position, 0
             try:
                 header = parse_header(chunk, at)
+                if position + header.size > end:
+                    raise InvalidBatch(f"the batch says {header.size} bytes, {end - position} are there")
+                _check_order(header, next_offset)
             except InvalidBatch as error:
                 raise self._corrupt(position, error) from error
             yield position, header
             position += header.size
+            next_offset = header.next_offset
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Return the batch that holds `offset`, or else the first one behind it."""
-        start = self._hints.get(offset)
+        start, least_offset = self._hints.get(offset), offset
         if start is None:
-            start = self.offsets.floor_of_offset(max(0, offset - self.base_offset))
-        for position, header in self.walk(start, self.size):
+            relative_offset, start = self.offsets.floor_of_offset(max(0, offset - self.base_offset))
+            least_offset = self.base_offset + relative_offset
+        for position, header in self.walk(start, self.size, least_offset):
             if header.last_offset >= offset:
                 return position, header
         return None
 
-    def find_time(self, timestamp: int) -> tuple[int, BatchHeader] | None:
-        """Return the first batch that has a record of this time or later."""
+    def find_since(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Yield the batches that may have a record of this time or later."""
         if timestamp > self.max_timestamp:
-            return None
+            return
         for position, header in self.walk(self.times.floor(timestamp), self.size):
             if header.max_timestamp >= timestamp:
-                return position, header
-        return None
+                yield header, self.read(position, header)
+
+    def read(self, position: int, header: BatchHeader) -> bytes:
+        """Return the whole batch at `position`, checked."""
+        self._ensure_checked(position, position + header.size)
+        return self.file.pread(header.size, position)
 
     def slice(self, offset: int, *, bytes_max: int, end_offset: int) -> LogSlice | None:
-        """Return whole batches from the one that holds `offset`, at least one, none from `end_offset` on."""
+        """Return whole batches from the one that holds `offset`, at least one, that lie before `end_offset`."""
         found = self.find(offset)
-        if found is None or found[1].base_offset >= end_offset:
+        if found is None or found[1].last_offset >= end_offset:
             return None
         start, first = found
         limit = self.size
@@ -221,8 +255,7 @@ class Segment:
             behind = self.find(end_offset)
             limit = self.size if behind is None else behind[0]
         end = self._align(start, first, start + bytes_max, limit)
-        if end > self._verified_until:
-            self._verify(start, end)
+        self._ensure_checked(start, end)
         if end == self.size:
             self._hint(self.next_offset, end)
         return LogSlice(self.file, start, end - start)
@@ -230,7 +263,7 @@ class Segment:
     def _align(self, start: int, first: BatchHeader, wanted: int, limit: int) -> int:
         """Return the end of the last batch that ends at or before `wanted`; at least the first one's."""
         if wanted >= limit:
-            return max(limit, start + first.size)
+            return limit
         end = start + first.size
         for position, header in self.walk(max(end, self.offsets.floor_of_position(wanted)), limit):
             if position > wanted:
@@ -247,68 +280,93 @@ class Segment:
 
     # --- checking
 
-    def _verify(self, start: int, end: int) -> None:
-        """Check the checksums of the batches in [start, end)."""
-        for _ in self.check(start, end):
-            pass
-        self.mark_verified(start, end)
+    def _ensure_checked(self, start: int, end: int) -> None:
+        """Check the batches in [start, end) unless that has been done."""
+        if self._checked.cover(start, end):
+            return
+        next_offset = self.base_offset
+        for _, header in self.check(start, end):
+            next_offset = header.next_offset
+        # A base offset that rotted upwards shows only beside the one that follows.
+        following = next(self.walk(end, self.size), None)
+        if next_offset > (self.next_offset if following is None else following[1].base_offset):
+            raise self._corrupt(start, InvalidBatch(f"its offsets reach to {next_offset}, beyond those that follow"))
+        self.mark_checked(start, end)
 
-    def mark_verified(self, start: int, end: int) -> None:
+    def mark_checked(self, start: int, end: int) -> None:
         """Remember that the checksums in [start, end) were right."""
-        if start <= self._verified_until:
-            self._verified_until = max(self._verified_until, end)
+        self._checked.add(start, end)
 
     def check(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each batch whose checksum is right; raise CorruptLog at the first other one."""
-        position = start
+        """Yield (position, header) of each good batch in [start, end); raise CorruptLog at the first other one."""
+        position, next_offset = start, self.base_offset
+        chunk, at = memoryview(b""), 0
         while position < end:
-            chunk = memoryview(self.file.pread(min(_CHECK_BYTES, end - position), position))
-            at = 0
-            while position < end:
-                try:
-                    size = parse_header(chunk, at).size if len(chunk) - at >= HEADER_SIZE else HEADER_SIZE
-                    if at + size > len(chunk):
-                        if at:
-                            break  # the batch reaches over the chunk: read on from its beginning
-                        chunk = self._whole_batch(position, end)
-                    header = check_batch(chunk, at)
-                except InvalidBatch as error:
-                    raise self._corrupt(position, error) from error
-                yield position, header
-                at += header.size
-                position += header.size
+            try:
+                if len(chunk) - at < HEADER_SIZE or len(chunk) - at < parse_header(chunk, at).size:
+                    chunk, at = self._chunk(position, end), 0
+                header = check_batch(chunk, at)
+                _check_order(header, next_offset)
+            except InvalidBatch as error:
+                raise self._corrupt(position, error) from error
+            yield position, header
+            at += header.size
+            position += header.size
+            next_offset = header.next_offset
 
-    def _whole_batch(self, position: int, end: int) -> memoryview:
-        """Read a batch that is larger than a chunk."""
-        head = self.file.pread(HEADER_SIZE, position)
-        size = parse_header(head).size
-        if position + size > end:
-            raise CorruptBatch(f"the batch says {size} bytes, {end - position} are there")
-        return memoryview(self.file.pread(size, position))
+    def _chunk(self, position: int, end: int) -> memoryview:
+        """Read a chunk that holds the batch at `position` whole, if it is."""
+        chunk = self.file.pread(min(_CHECK_BYTES, end - position), position)
+        size = parse_header(chunk).size
+        if size > len(chunk) and position + size <= end:
+            chunk = self.file.pread(size, position)
+        return memoryview(chunk)
 
     def _corrupt(self, position: int, error: InvalidBatch) -> CorruptLog:
         return CorruptLog(f"{self._path} at byte {position}: {error}")
 
     def _load_indexes(self) -> None:
-        """Map the saved indexes, or build them from the batches when they are missing or damaged."""
+        """Map the saved indexes, or build them from the batches when they do not fit."""
         if self._offsets is not None and self._times is not None:
             return
         self._offsets = OffsetIndex.map(self._disk, self._path.with_suffix(INDEX_SUFFIX))
         self._times = TimeIndex.map(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX))
-        if self._offsets is None or self._times is None:
+        if (
+            self._offsets is None
+            or self._times is None
+            or len(self._times) != len(self._offsets) + 1
+            or self._times.last_position != self.size
+        ):
             self._rebuild_indexes()
 
     def _rebuild_indexes(self) -> None:
-        """Build both indexes from the batches alone, as if they had just been appended and sealed."""
+        """Build both indexes from the batches alone, as if they had just been appended."""
         size, next_offset = self.size, self.next_offset
         self._offsets, self._times, self._indexed_until = OffsetIndex(), TimeIndex(), 0
         self._max_timestamp = NO_TIMESTAMP
-        for position, header in self.walk(0, size):
-            self.note(header, position)
-        self.next_offset = next_offset
-        self.seal()
-        self._load_indexes()
+        try:
+            for position, header in self.walk(0, size):
+                self.note(header, position)
+        except StorageError:
+            self._offsets = self._times = self._max_timestamp = None
+            raise
+        finally:
+            self.size, self.next_offset = size, next_offset
+        with suppress(StorageError):  # a full disk is no reason not to read
+            self.save_indexes()
 
 
 def segment_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
+    return f"{base_offset:0{_NAME_DIGITS}d}{suffix}"
+
+
+def parse_name(name: str, suffix: str) -> int | None:
+    """Return the offset a file is named by; None for a file of another kind or a stranger's."""
+    digits = name.removesuffix(suffix)
+    named_so = len(digits) == _NAME_DIGITS and digits.isascii() and digits.isdecimal()
+    return int(digits) if named_so and digits + suffix == name else None
+
+
+def _check_order(header: BatchHeader, next_offset: int) -> None:
+    if header.base_offset < next_offset:
+        raise InvalidBatch(f"its offsets begin at {header.base_offset}, the ones before it end at {next_offset}")
