@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flymq.client.deliveries import Batch
+from flymq.client.deliveries import Batch, Delivery
 from flymq.model.errors import ClientClosed
 
 RECORD_OVERHEAD_BYTES = 16
@@ -75,7 +75,7 @@ class Accumulator:
         self._wake = wake
         self._lock = threading.Lock()
         self._used_bytes = 0
-        self._topics: dict[str, TopicQueues] = {}
+        self.topics: dict[str, TopicQueues] = {}
         self._waiting: dict[PartitionQueue, None] = {}  # queues with a batch that is not on its way; an ordered set
         self._pending: dict[Batch, None] = {}  # everything not settled yet; an ordered set
         self._flushes = 0
@@ -83,14 +83,8 @@ class Accumulator:
 
     # --- the user's side --------------------------------------------------------------------------------------------
 
-    def topic(self, name: str) -> TopicQueues | None:
-        return self._topics.get(name)
-
-    def topic_names(self) -> list[str]:
-        return list(self._topics)
-
-    def add(self, topic: TopicQueues, partition: int | None, record: tuple[Any, ...], size: int) -> tuple[Batch, int]:
-        """Put a record into a batch; return the batch and its place there. Raises `BufferFull`.
+    def add(self, topic: TopicQueues, partition: int | None, record: tuple[Any, ...], size: int) -> Delivery:
+        """Put a record into a batch. Raises `BufferFull`.
 
         Without a partition, records stay with one while its open batch takes more, then go to the next: round robin,
         batch by batch.
@@ -104,13 +98,13 @@ class Accumulator:
             if batch is None or batch.size_bytes + size > topic.batch_bytes_max:
                 batch, must_wake = self._open(topic, partition, None)
             records = batch.records
-            index = len(records)
+            delivery = Delivery(batch, len(records))
             records.append(record)
             batch.size_bytes += size
             self._used_bytes = used_bytes
         if must_wake:
             self._wake()
-        return batch, index
+        return delivery
 
     def add_batch(self, topic: TopicQueues, partition: int | None, records: list[Any], size: int) -> Batch:
         """Queue records as a batch of their own, behind what waits already. Raises `BufferFull`."""
@@ -162,9 +156,9 @@ class Accumulator:
         """Learn of a topic, or that its partitions or its limit have changed."""
         batch_bytes_max = min(self._batch_bytes_max, message_bytes_max)
         with self._lock:
-            topic = self._topics.get(name)
+            topic = self.topics.get(name)
             if topic is None:
-                topic = self._topics[name] = TopicQueues(name, partition_count, batch_bytes_max)
+                topic = self.topics[name] = TopicQueues(name, partition_count, batch_bytes_max)
             topic.batch_bytes_max = batch_bytes_max
             topic.resize(partition_count)
         return topic
@@ -225,7 +219,7 @@ class Accumulator:
     def reset_sequences(self) -> None:
         """Count from 0 again in every partition. Batches on their way keep their old numbers; others get new ones."""
         with self._lock:
-            for topic in self._topics.values():
+            for topic in self.topics.values():
                 for queue in topic.queues:
                     queue.next_sequence = 0
                     if queue.batches and not queue.is_busy:

@@ -113,28 +113,28 @@ class Batch:
 class Delivery:
     """The outcome of one record. Wait with `result()`, or `await` it."""
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ("batch", "index")
 
     def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+        self.batch = batch
+        self.index = index
 
     def done(self) -> bool:
-        return self._batch.is_settled
+        return self.batch.is_settled
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait until the broker has answered. Not for use inside an event loop: `await` the delivery there."""
-        wait_for_batch(self._batch, timeout_s)
-        return self._batch.metadata(self._index)
+        wait_for_batch(self.batch, timeout_s)
+        return self.batch.metadata(self.index)
 
     def exception(self, timeout_s: float | None = None) -> FlyMQError | None:
-        wait_for_batch(self._batch, timeout_s)
-        self._batch.is_reported = True
-        return self._batch.error
+        wait_for_batch(self.batch, timeout_s)
+        self.batch.is_reported = True
+        return self.batch.error
 
     def add_callback(self, callback: OnDelivery) -> None:
         """Call back once the outcome is known, in the client's own thread: do not block there."""
-        batch, index = self._batch, self._index
+        batch, index = self.batch, self.index
 
         def report() -> None:
             batch.is_reported = True
@@ -146,12 +146,12 @@ class Delivery:
         batch.when_settled(report)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        yield from settled(self._batch).__await__()
-        return self._batch.metadata(self._index)
+        yield from settled(self.batch).__await__()
+        return self.batch.metadata(self.index)
 
     def __repr__(self) -> str:
-        state = "done" if self._batch.is_settled else "pending"
-        return f"<Delivery to {self._batch.topic}-{self._batch.partition}, {state}>"
+        state = "done" if self.batch.is_settled else "pending"
+        return f"<Delivery to {self.batch.topic}-{self.batch.partition}, {state}>"
 
 
 class BatchResult(Sequence[RecordMetadata]):

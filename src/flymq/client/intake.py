@@ -9,7 +9,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from flymq.client.accumulator import RECORD_OVERHEAD_BYTES, Accumulator, TopicQueues
-from flymq.client.deliveries import Batch
+from flymq.client.deliveries import Delivery
 from flymq.client.encryption import Cipher
 from flymq.client.partitioner import check_partition, partitions_for_keys
 from flymq.client.serializers import serialize
@@ -58,8 +58,8 @@ class Intake:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
-    ) -> tuple[Batch, int]:
-        """Add one record; return its batch and its place there. Raises `BufferFull`."""
+    ) -> Delivery:
+        """Add one record. Raises `BufferFull`."""
         has_more = partition is not None or headers is not None or timestamp_ms is not None
         if self._is_plain and type(value) is bytes and not has_more:
             # Nothing to be done to it: the way of most records, kept short.
@@ -80,7 +80,7 @@ class Intake:
         partition: int | None,
         headers: Headers | None,
         timestamp_ms: int | None,
-    ) -> tuple[Batch, int]:
+    ) -> Delivery:
         key_bytes, value_bytes, ready_headers = self._to_bytes(key, value, headers)
         if partition is not None:
             check_partition(topic.name, partition, topic.partition_count)

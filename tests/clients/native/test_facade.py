@@ -106,7 +106,9 @@ with FlyMQClient({broker.address!r}) as client:
     assert os.waitpid(child, 0)[1] == 0
     print(sum(client.admin.latest_offsets({topic!r}).values()))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert (done.stdout.strip(), done.stderr) == ("2", "")
 
 

@@ -26,7 +26,8 @@ class Setting:
         self.wakes += 1
 
     def add(self, value: str, partition: int | None = 0, size: int = 10):
-        return self.accumulator.add(self.topic, partition, (None, value), size)
+        delivery = self.accumulator.add(self.topic, partition, (None, value), size)
+        return delivery.batch, delivery.index
 
     def ready(self):
         return self.accumulator.take_ready(self.clock.monotonic_s())[0]

@@ -23,8 +23,8 @@ def intake(partitions: int = 4, cipher: Cipher | None = None, batch_bytes: int =
 def put(value, key=None, **more):
     settings = {name: more.pop(name) for name in ("value_serializer", "key_serializer", "partitioner") if name in more}
     entry, topic = intake(**settings)
-    batch, index = entry.put(topic, value, key, **more)
-    return batch, batch.records[index]
+    delivery = entry.put(topic, value, key, **more)
+    return delivery.batch, delivery.batch.records[delivery.index]
 
 
 def test_text_and_bytes_need_no_serializer():
@@ -91,8 +91,8 @@ def test_a_message_of_a_batch_is_a_value_or_a_pair():
 
 def test_an_encrypted_record_carries_the_id_of_its_key():
     entry, topic = intake(cipher=Cipher(bytes(32)))
-    batch, _ = entry.put(topic, b"secret", headers=[("trace", b"1")])
-    [(_, value, headers)] = batch.records
+    delivery = entry.put(topic, b"secret", headers=[("trace", b"1")])
+    [(_, value, headers)] = delivery.batch.records
     assert b"secret" not in value
     assert [name for name, _ in headers] == ["trace", KEY_HEADER]
 

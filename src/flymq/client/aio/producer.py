@@ -46,17 +46,16 @@ class AsyncProducer:
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Put a record into a batch. Waits only while the buffer is full. Await the delivery to know its place."""
-        queues = self.sender.accumulator.topic(topic) or await self.sender.topic(topic)
+        queues = self.sender.accumulator.topics.get(topic) or await self.sender.topic(topic)
         while True:
             try:
-                batch, index = self.intake.put(queues, value, key, partition, headers, timestamp)
+                delivery = self.intake.put(queues, value, key, partition, headers, timestamp)
                 break
             except BufferFull as full:
                 await self._until_room(full.size_bytes)
-        delivery = Delivery(batch, index)
         if on_delivery is not None:
             delivery.add_callback(on_delivery)
-        if index == 0:
+        if delivery.index == 0:
             await asyncio.sleep(0)  # a loop that only sends must let what it sent go out
         return delivery
 
@@ -75,7 +74,7 @@ class AsyncProducer:
 
     async def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
         """Write many records, given as (key, value) pairs or as values, and return their places in the same order."""
-        queues = self.sender.accumulator.topic(topic) or await self.sender.topic(topic)
+        queues = self.sender.accumulator.topics.get(topic) or await self.sender.topic(topic)
         shares = self.intake.share_out(queues, messages, partition)
         batches: list[Batch] = []
         for piece in shares.pieces:

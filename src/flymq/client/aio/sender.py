@@ -168,7 +168,7 @@ class Sender:
         """Learn of new partitions now and then. Failures are left to the next try, or to sending."""
         while True:
             await asyncio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
-            for name in self.accumulator.topic_names():
+            for name in list(self.accumulator.topics):
                 with contextlib.suppress(FlyMQError):
                     metadata = await self._cluster.refresh(name)
                     self.accumulator.set_topic(name, len(metadata.partitions), metadata.message_bytes_max)

@@ -29,6 +29,7 @@ class Producer:
         self._producer = producer
         self._put = producer.intake.put
         self._accumulator = producer.sender.accumulator
+        self._topics = self._accumulator.topics
 
     def send(
         self,
@@ -42,14 +43,13 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Put a record into a batch. Blocks only while the buffer is full. Ask the delivery for its place."""
-        queues = self._accumulator.topic(topic) or self._queues(topic)
+        queues = self._topics.get(topic) or self._queues(topic)
         while True:
             try:
-                batch, index = self._put(queues, value, key, partition, headers, timestamp)
+                delivery = self._put(queues, value, key, partition, headers, timestamp)
                 break
             except BufferFull as full:
                 self._wait_for_room(full.size_bytes)
-        delivery = Delivery(batch, index)
         if on_delivery is not None:
             delivery.add_callback(on_delivery)
         return delivery
@@ -69,7 +69,7 @@ class Producer:
 
     def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
         """Write many records, given as (key, value) pairs or as values, and return their places in the same order."""
-        queues = self._accumulator.topic(topic) or self._queues(topic)
+        queues = self._topics.get(topic) or self._queues(topic)
         shares = self._producer.intake.share_out(queues, messages, partition)
         batches: list[Batch] = []
         for piece in shares.pieces:
