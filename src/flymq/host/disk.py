@@ -147,16 +147,14 @@ class SystemFile:
 
     def append(self, pieces: Sequence[Buffer]) -> None:
         try:
-            for start in range(0, len(pieces), _PIECES_PER_WRITE_MAX):
-                some = pieces[start : start + _PIECES_PER_WRITE_MAX]
-                written = os.writev(self._fd, some)
-                if written != sum(map(len, some)):
-                    self._append_rest(memoryview(b"".join(some))[written:])
+            written = os.writev(self._fd, pieces) if len(pieces) <= _PIECES_PER_WRITE_MAX else 0
+            if written != sum(map(len, pieces)):
+                self._append_rest(memoryview(b"".join(pieces))[written:])
         except OSError as error:
             raise storage_error(error, self.path) from error
 
     def _append_rest(self, rest: memoryview) -> None:
-        """Finish a write of which the system took only a part, as it does when the disk is nearly full."""
+        """Write what the system did not take at once: too many pieces, or a disk that is nearly full."""
         while rest:
             rest = rest[os.write(self._fd, rest) :]
 

@@ -27,7 +27,7 @@ from flymq.storage.segment import OFFSETS_MAX
 _ASSIGNED = Struct(">qii")
 
 _BROKERS_BITS = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
-_COMPRESSION_MAX = max(Compression)
+_COMPRESSION_MAX = int(max(Compression))
 
 
 @dataclass(slots=True)
@@ -113,12 +113,8 @@ def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admit
 
 
 def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
-    if header.is_control:
-        raise InvalidBatch("only the broker writes control batches")
-    if header.attributes & _BROKERS_BITS:
-        raise InvalidBatch("only the broker sets a time of appending or a delete horizon")
-    if header.compression > _COMPRESSION_MAX:
-        raise UnsupportedCompression(f"compression {header.compression} is not known")
+    if not 0 <= header.attributes <= _COMPRESSION_MAX:  # most batches have no flag set: one look is enough for them
+        _check_attributes(header)
     if header.record_count < 1:
         raise EmptyBatch
     if header.record_count != header.last_offset_delta + 1:
@@ -129,6 +125,15 @@ def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
         raise MessageTooLarge(f"the batch has {header.size} bytes, the topic takes {config.max_message_bytes}")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidBatch("a batch with a producer id needs an epoch and a sequence")
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    if header.is_control:
+        raise InvalidBatch("only the broker writes control batches")
+    if header.attributes & _BROKERS_BITS:
+        raise InvalidBatch("only the broker sets a time of appending or a delete horizon")
+    if header.compression > _COMPRESSION_MAX:
+        raise UnsupportedCompression(f"compression {header.compression} is not known")
     if header.is_transactional and header.producer_id < 0:
         raise InvalidBatch("a transactional batch needs a producer id")
 
