@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from flymq.wire.kafka.apis import CODECS, Api, Versions
 
-TARGET = Path(__file__).parent.parent / "src/flymq/wire/kafka/messages"
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "src/flymq/wire/kafka/messages"
+CONFIG = ROOT / "pyproject.toml"
 
 FIXED = {  # Kafka's type → struct code, Python type, empty value
     "bool": ("?", "bool", "False"),
@@ -407,17 +409,15 @@ def snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-def main() -> None:
-    TARGET.mkdir(exist_ok=True)
-    (TARGET / "__init__.py").write_text('"""One module per request, written by tools/generate_kafka_codecs.py."""\n')
-    paths = []
+def generate(target: Path) -> None:
+    """Write all modules into a directory."""
+    target.mkdir(exist_ok=True)
+    (target / "__init__.py").write_text('"""One module per request, written by tools/generate_kafka_codecs.py."""\n')
     for api, versions in CODECS.items():
-        path = TARGET / f"{api.name.lower()}.py"
-        path.write_text(Module(api, versions).text())
-        paths.append(str(path))
+        (target / f"{api.name.lower()}.py").write_text(Module(api, versions).text())
     for command in (["format"], ["check", "--fix"], ["format"]):
-        subprocess.run([sys.executable, "-m", "ruff", *command, "--quiet", *paths], check=True)
+        subprocess.run([sys.executable, "-m", "ruff", *command, "--config", CONFIG, "--quiet", target], check=True)
 
 
 if __name__ == "__main__":
-    main()
+    generate(TARGET)

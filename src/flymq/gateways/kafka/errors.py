@@ -70,7 +70,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_NOT_FOUND = 105
 
 
-_CODES: dict[type[FlyMQError], ErrorCode] = {
+CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     errors.RequestTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
@@ -125,6 +125,6 @@ def code_of(error: FlyMQError | None) -> ErrorCode:
     if error is None:
         return ErrorCode.NONE
     for cls in type(error).__mro__:
-        if (code := _CODES.get(cls)) is not None:
+        if (code := CODES.get(cls)) is not None:
             return code
     return ErrorCode.UNKNOWN_SERVER_ERROR
