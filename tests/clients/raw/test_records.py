@@ -70,11 +70,17 @@ def test_records_keep_their_order_and_a_fetch_may_start_in_the_middle_of_a_batch
     assert fetch(client, 2) == [b"2", b"3", b"4"]
 
 
-def test_every_acks_level_answers_and_stores(client):
+def test_every_acks_level_stores_and_all_but_none_answer(client):
     create(client)
-    for acks in (Acks.NONE, Acks.LEADER, Acks.ALL):
+    batch = encode_batch([(None, b"NONE")])
+    client.socket.sendall(
+        encode_request(ProduceBatch(partitions=[PartitionBatches("t", 0, batch)], acks=Acks.NONE))
+        + encode_request(Produce(topic="t", value=b"NONE", acks=Acks.NONE))
+        + encode_request(Produce(topic="t", value=b"lost", partition=77, acks=Acks.NONE))
+    )
+    for acks in (Acks.LEADER, Acks.ALL):
         assert produce(client, acks.name.encode(), acks=acks).error is None
-    assert fetch(client) == [b"NONE", b"LEADER", b"ALL"]
+    assert fetch(client) == [b"NONE", b"NONE", b"LEADER", b"ALL"]
 
 
 def test_every_persistence_level_stores_and_serves(client):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from flymq.broker.fetching import FetchFrom, FetchQuery
@@ -29,12 +30,27 @@ def produce(connection: NativeConnection, request: wire.Produce) -> Answer | Lat
     """One record: the broker makes the batch and chooses the partition."""
     if request.topic not in connection.broker.topics:
         return _create_and_produce(connection, _keep_record(request))
+    if request.acks is Acks.NONE:
+        with suppress(FlyMQError):  # who wants no answer wants none
+            _produce(connection, request)
+        return None
     return _produce(connection, request)
 
 
 async def _create_and_produce(connection: NativeConnection, request: wire.Produce) -> Answer:
-    await connection.broker.admin.get_or_create(request.topic)
-    result = _produce(connection, request)
+    try:
+        await connection.broker.admin.get_or_create(request.topic)
+        result = _produce(connection, request)
+    except FlyMQError:
+        if request.acks is Acks.NONE:
+            return None
+        raise
+    return await _unless_unwanted(request.acks, result)
+
+
+async def _unless_unwanted(acks: Acks, result: Answer | Later) -> Answer:
+    if acks is Acks.NONE:
+        return None
     return await result if isinstance(result, asyncio.Future) else result
 
 
@@ -79,7 +95,8 @@ def produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> A
             for part in request.partitions:
                 part.batches = bytes(part.batches)
             return _create_and_produce_batch(connection, request, missing)
-    return _produce_batch(connection, request)
+    result = _produce_batch(connection, request)
+    return None if request.acks is Acks.NONE else result
 
 
 async def _create_and_produce_batch(
@@ -90,8 +107,7 @@ async def _create_and_produce_batch(
             await connection.broker.admin.get_or_create(topic)
         except FlyMQError:
             continue  # a name that cannot be a topic's is reported with its partition
-    result = _produce_batch(connection, request)
-    return await result if isinstance(result, asyncio.Future) else result
+    return await _unless_unwanted(request.acks, _produce_batch(connection, request))
 
 
 def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> wire.ProduceBatchAnswer | Later:
@@ -113,9 +129,7 @@ def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> 
         parts.append(_appended(part, appended, partition))
     connection.throttle(connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, size))
     answer = wire.ProduceBatchAnswer(partitions=parts)
-    if not waiting or request.acks is Acks.NONE:
-        return answer
-    return when_done(waiting, answer)
+    return when_done(waiting, answer) if waiting else answer
 
 
 def _append(
