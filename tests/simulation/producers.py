@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from tests.simulation.world import Node, World
+
 from flymq.coordination.entries import ProducerIdentity
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
     ConnectionLost,
-    FlyMQError,
     InvalidTransactionState,
     OutOfOrderSequence,
     ProducerFenced,
@@ -21,7 +22,6 @@ from flymq.model.errors import (
 )
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
-from tests.simulation.world import Node, World
 
 MUST_BEGIN_ANEW = (
     ProducerFenced,
@@ -156,7 +156,3 @@ def check_history(world: World, history: list[Tried], partitions: list[TopicPart
             assert is_there or not any(expected.values()), f"{tried} was committed and is gone"
         if tried.outcome is Outcome.ABORTED:
             assert not is_there, f"{tried} was aborted and is there"
-
-
-def as_error(error: BaseException | None) -> FlyMQError | None:
-    return error if isinstance(error, FlyMQError) else None

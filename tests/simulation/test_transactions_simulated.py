@@ -6,13 +6,13 @@ import asyncio
 import os
 
 import pytest
-
-from flymq.model.names import TopicPartition
 from tests.simulation.producers import Producer, check_history, run_producer
 from tests.simulation.virtual_time import run
 from tests.simulation.world import World
 
-SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "40"))
+from flymq.model.names import TopicPartition
+
+SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "25"))
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
 

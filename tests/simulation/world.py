@@ -1,7 +1,7 @@
 """A broker without sockets, on a disk that loses power, in a world where requests come late, twice or never.
 
-Everything is the shipped code but the host: the disk is `SimulatedDisk`, time is the virtual loop's, and calls that wait
-for the disk take a random while. A seed decides all of it.
+Everything is the shipped code but the host: the disk is `SimulatedDisk`, time is the virtual loop's, and what waits for
+the disk waits a random while. A seed decides all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.simulation.virtual_time import LoopClock
 
 from flymq.broker.admin import Admin, TopicDefaults
 from flymq.broker.catalog import Catalog
@@ -27,13 +29,12 @@ from flymq.host.simulated_disk import PowerCut, SimulatedDisk
 from flymq.host.tasks import Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.delivery import Isolation
-from flymq.model.errors import ConnectionLost, FlyMQError
+from flymq.model.errors import ConnectionLost, FlyMQError, PartitionOffline
 from flymq.model.names import TopicPartition
 from flymq.record.reading import end_offset, parse_records
 from flymq.record.record import Record
 from flymq.storage.directory import DataDirectory
 from flymq.storage.flusher import Flusher
-from tests.simulation.virtual_time import LoopClock
 
 T = TypeVar("T")
 
@@ -131,6 +132,11 @@ class Node:
         if not self.died.done():
             self.died.set_result(None)
 
+    def cut_off(self) -> None:
+        """Let nothing that still runs reach the disk: it has a new owner."""
+        for partition in self.topics.partitions():
+            partition.log.failure = PartitionOffline("this broker is dead")
+
     async def stop(self) -> None:
         """Stop in good order."""
         self.kill()
@@ -166,6 +172,7 @@ class World:
         starting = asyncio.ensure_future(node.start(self._internal_partitions))
         await asyncio.wait({starting}, timeout=after_s)
         node.kill()
+        node.cut_off()
         self.disk.cut_power()
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
@@ -180,6 +187,7 @@ class World:
         node, self.node = self.node, None
         if node is not None:
             node.kill()
+            node.cut_off()
             self.disk.cut_power()
             await node.tasks.close()
             assert not node.failures, node.failures
@@ -204,6 +212,9 @@ class World:
                 await self.start_and_crash(chance.expovariate(1 / 0.05))
             await self.start()
         self.disk.bytes_until_cut = None
+        if self.disk.is_cut.is_set():
+            await self.crash()
+            await self.start()
 
     async def _first(self, work: set[asyncio.Future[Any]], event: asyncio.Event) -> None:
         waiting = asyncio.ensure_future(event.wait())

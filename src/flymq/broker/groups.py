@@ -87,6 +87,7 @@ class Groups:
         self._until_stable: dict[str, set[asyncio.Future[None]]] = {}
         self._deadlines = Deadlines(clock, self._look_at)
         self._lag_meter = LagMeter(clock)
+        self._is_closed = False
         self.rebalances = 0
         """Generations that have begun since the start, for metrics."""
 
@@ -101,7 +102,8 @@ class Groups:
         self._topics.watchers.append(self._topic_changed)
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Let nobody wait any more. Whoever did is no less a member for it."""
+        self._is_closed = True
         self._deadlines.close()
         for waiting in self._waiting.values():
             for join in waiting.joins.values():
@@ -182,7 +184,7 @@ class Groups:
     def _join_ended(self, group: Group, member_id: str, was_told_its_id: bool, answer: asyncio.Future[Joined]) -> None:
         """Notice a member whose connection went away while it waited."""
         joins = self._waiting_in(group).joins
-        if answer.cancelled() and joins.get(member_id) is answer:
+        if answer.cancelled() and joins.get(member_id) is answer and not self._is_closed:
             del joins[member_id]
             group.stop_waiting(member_id, self._clock.monotonic_s(), was_told_its_id=was_told_its_id)
             self._advance(group)

@@ -8,9 +8,9 @@ How one ends, with what must be on the disk before the next step:
 3. a marker in every partition, the offsets of every group;
 4. COMMITTED or ABORTED. If that is lost, step 3 is done again, where it was not done.
 
-A partition is in the log of `__transactions` before the first batch of the transaction is in the partition's own. After
-a crash in between, the batch may be there and the entry not: then the transaction was never acknowledged, and `open`
-finds it in the partition and aborts it.
+A partition or group is entered in `__transactions` before the first batch or offset is written to its own log. After a
+power cut the batch may be there and the entry not. Then nobody was told that the batch is safe, and `open`, which looks
+for such batches and offsets, aborts them.
 """
 
 from __future__ import annotations
@@ -102,19 +102,27 @@ class Transactions:
         for number, table in enumerate(self._tables):
             table.apply(self._topic.replay(number))
         await asyncio.gather(*(self._end_later(name) for name, value in self._all() if value.state.is_ending))
-        left_open = self._find_left_open(was_clean=was_clean)
+        partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
         for name, value in self._all():
-            if name in left_open or (value.state is TransactionState.ONGOING and not was_clean):
+            is_left_open = name in partitions or name in groups
+            if is_left_open or (value.state is TransactionState.ONGOING and not was_clean):
                 fresh = await self._fresh_producer_id(name)
-                now_ms = self._clock.now_ms()
-                self._write(name, decide_abort_left_open(name, value, left_open.get(name, []), fresh, now_ms=now_ms))
+                entries = decide_abort_left_open(
+                    name,
+                    value,
+                    fresh,
+                    partitions=partitions.get(name, []),
+                    groups=groups.get(name, []),
+                    now_ms=self._clock.now_ms(),
+                )
+                self._write(name, entries)
                 self._end_later(name)
             elif value.state is TransactionState.ONGOING:
                 age_ms = self._clock.now_ms() - value.began_at_ms
                 self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
         await asyncio.gather(*self._ending.values())
 
-    def _find_left_open(self, *, was_clean: bool) -> dict[str, list[TopicPartition]]:
+    def _find_open_partitions(self, was_clean: bool) -> dict[str, list[TopicPartition]]:
         """Return where transactions are open that should not be; end those of producers that nobody is any more."""
         owners = {value.producer: (name, value) for name, value in self._all()}
         found: dict[str, list[TopicPartition]] = {}
@@ -129,6 +137,20 @@ class Transactions:
                 name, value = owners[identity]
                 if not was_clean or partition.name not in value.partitions:
                     found.setdefault(name, []).append(partition.name)
+        return found
+
+    def _find_open_groups(self, was_clean: bool) -> dict[str, list[str]]:
+        """As for partitions, but the groups in which offsets wait for the end of a transaction."""
+        owners = {value.producer: (name, value) for name, value in self._all()}
+        found: dict[str, list[str]] = {}
+        for group in self._groups.list():
+            for identity in group.offsets.waiting_for():
+                if identity not in owners:
+                    self._groups.end_transaction(group.name, identity, committed=False)
+                    continue
+                name, value = owners[identity]
+                if not was_clean or group.name not in value.groups:
+                    found.setdefault(name, []).append(group.name)
         return found
 
     def close(self) -> None:

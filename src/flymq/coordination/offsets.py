@@ -26,6 +26,14 @@ class Offsets:
     def is_pending(self, partition: TopicPartition) -> bool:
         return any(partition in offsets for offsets in self.pending.values())
 
+    def waiting_for(self) -> set[ProducerIdentity]:
+        """Return whose transactions are about to commit offsets."""
+        return {
+            ProducerIdentity(producer_id, value.epoch)
+            for producer_id, offsets in self.pending.items()
+            for value in offsets.values()
+        }
+
     def apply(self, key: OffsetKey | PendingKey, value: OffsetValue | PendingValue | None) -> None:
         partition = TopicPartition(key.topic, key.partition)
         if isinstance(key, OffsetKey):

@@ -10,7 +10,7 @@ that epoch already, so a batch or a request that comes late is told apart from t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -174,14 +174,18 @@ def decide_end(
 def decide_abort_left_open(
     name: str,
     value: TransactionValue,
-    partitions: Sequence[TopicPartition],
     fresh_producer_id: int = -1,
     *,
+    partitions: Iterable[TopicPartition] = (),
+    groups: Iterable[str] = (),
     now_ms: int,
 ) -> list[Entry]:
-    """After a crash: abort what was open, also in partitions where it is open although the log does not know."""
-    everywhere = (*value.partitions, *(partition for partition in partitions if partition not in value.partitions))
-    left_open = replace(value, partitions=everywhere)
+    """After a crash: abort what was open, also in partitions and groups of which the log has lost the entry."""
+    left_open = replace(
+        value,
+        partitions=tuple(dict.fromkeys((*value.partitions, *partitions))),
+        groups=tuple(dict.fromkeys((*value.groups, *groups))),
+    )
     return decide_end(name, left_open, fresh_producer_id, commit=False, by_broker=True, now_ms=now_ms)
 
 
