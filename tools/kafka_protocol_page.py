@@ -49,8 +49,9 @@ _BEHAVIOUR = """\
 - Topics are created by Metadata, where the client and `topics.auto_create` allow it, never by Produce.
 - A topic that is deleted and made again has another id.
 - `acks=all` is answered once the records are on the disk, not only in the memory of the machine.
-- A transaction begins with the first partition or group that is added to it. A producer that waited longer than its
-  transaction timeout finds its transaction aborted and gets INVALID_PRODUCER_EPOCH.
+- A transaction begins with the first partition or group that is added to it. The broker aborts one that is open for
+  longer than its timeout, and after a crash all that were open. Their producers get INVALID_PRODUCER_ID_MAPPING, or
+  INVALID_PRODUCER_EPOCH for Produce; clients that know of KIP-360 then abort, take a new epoch and go on.
 - The address that Metadata tells is the one the client dialled, unless `listener.advertised_host` says otherwise.
 
 ## What is left out

@@ -15,7 +15,7 @@ NO_OPERATIONS = -(1 << 31)
 """What a client may do, when it did not ask."""
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
-_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 _BROKERS = 1
 _GROUP, _TRANSACTION = 0, 1
@@ -45,7 +45,7 @@ def describe_cluster(
         controller_id=broker.broker_id,
         brokers=[cluster.DescribeClusterBroker(broker.broker_id, *connection.advertised)],
         cluster_authorized_operations=(
-            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
         ),
     )
 

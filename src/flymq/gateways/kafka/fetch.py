@@ -30,7 +30,7 @@ def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> F
     opened = _open(connection, request, version)
     if isinstance(opened, FetchResponse):
         return opened
-    query, refused = _query(connection, request, opened.wanted)
+    query, refused = _query(connection, request, opened)
     reads = connection.broker.topics.fetch(query)
     if isinstance(reads, asyncio.Future):
         return AnswerLater(reads, lambda found: _respond(connection, opened, refused, found))
@@ -68,13 +68,13 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
 
 
 def _query(
-    connection: KafkaConnection, request: FetchRequest, wanted: Sequence[Wanted]
+    connection: KafkaConnection, request: FetchRequest, opened: _Opened
 ) -> tuple[FetchQuery, dict[int, FlyMQError]]:
-    """Return what is to be read, and what is wrong with the rest of `wanted`, by its place there."""
+    """Return what is to be read, and what is wrong with the rest of what is wanted, by its place there."""
     topics, limits = connection.broker.topics, connection.broker.fetch_limits
     found: list[FetchFrom] = []
     refused: dict[int, FlyMQError] = {}
-    for at, each in enumerate(wanted):
+    for at, each in enumerate(opened.wanted):
         part = each.request
         try:
             partition = find_partition(topics, each.topic, part.partition, part.current_leader_epoch)
@@ -86,7 +86,7 @@ def _query(
         bytes_min=request.min_bytes,
         bytes_max=min(max(0, request.max_bytes), limits.bytes_max),
         wait_ms_max=0 if refused else min(request.max_wait_ms, limits.wait_ms_max),
-        isolation=Isolation(request.isolation_level == Isolation.READ_COMMITTED),
+        isolation=opened.isolation,
     )
     return query, refused
 

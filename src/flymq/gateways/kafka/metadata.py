@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from flymq.broker.topics import Topic
-from flymq.gateways.kafka.cluster import NO_OPERATIONS, TOPIC_OPERATIONS
+from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.errors import FlyMQError
@@ -20,8 +20,6 @@ from flymq.wire.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from flymq.wire.kafka.values import NO_ID
-
-_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 def metadata(
@@ -70,7 +68,7 @@ def _respond(
         controller_id=broker.broker_id,
         topics=topics,
         cluster_authorized_operations=(
-            _CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
         ),
     )
 

@@ -44,11 +44,15 @@ _FENCED_HAS_A_NAME_FROM = 2
 _FENCED_AT_INIT_HAS_A_NAME_FROM = 4
 
 
-def _code(error: FlyMQError, version: int, named_from: int = _FENCED_HAS_A_NAME_FROM) -> ErrorCode:
-    """Return what an error is called among transactions: some have names of their own there."""
-    if isinstance(error, UnknownProducer):
+def _code(error: FlyMQError, *, names_fenced: bool) -> ErrorCode:
+    """Return what an error is called among transactions: some have names of their own there.
+
+    A producer whose transaction the broker has aborted is told that its id is not known any more. Kafka's clients then
+    abort and ask for a new epoch, while they take an epoch that is too old for a sign that somebody has taken over.
+    """
+    if isinstance(error, (UnknownProducer, TransactionAborted)):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if isinstance(error, ProducerFenced) and version >= named_from:
+    if isinstance(error, ProducerFenced) and names_fenced:
         return ErrorCode.PRODUCER_FENCED
     return code_of(error)
 
@@ -73,7 +77,7 @@ async def init_producer_id(
         except TransactionAborted:  # by the broker: nobody else has taken over, so the same producer may go on
             producer = await broker.transactions.init(name, request.transaction_timeout_ms)
     except FlyMQError as error:
-        return InitProducerIdResponse(error_code=_code(error, version, _FENCED_AT_INIT_HAS_A_NAME_FROM))
+        return InitProducerIdResponse(error_code=_code(error, names_fenced=version >= _FENCED_AT_INIT_HAS_A_NAME_FROM))
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 
@@ -120,7 +124,7 @@ def add_partitions_to_txn(
         try:
             waiting = _reach(connection, request.transactional_id, producer, partitions=names)
         except FlyMQError as error:
-            codes = dict.fromkeys(names, _code(error, version))
+            codes = dict.fromkeys(names, _code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
     results = [
         partitions_wire.AddPartitionsToTxnTopicResult(
             topic.name,
@@ -141,7 +145,9 @@ def add_offsets_to_txn(connection: KafkaConnection, request: groups_wire.AddOffs
     try:
         waiting = _reach(connection, request.transactional_id, producer, groups=[request.group_id])
     except FlyMQError as error:
-        return groups_wire.AddOffsetsToTxnResponse(error_code=_code(error, version))
+        return groups_wire.AddOffsetsToTxnResponse(
+            error_code=_code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM)
+        )
     return _later(waiting, groups_wire.AddOffsetsToTxnResponse())
 
 
@@ -157,12 +163,13 @@ def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffs
         )
     except FlyMQError as error:
         errors = dict.fromkeys(offsets, error)
+    codes = {name: _code(error, names_fenced=False) for name, error in errors.items()}
     topics = [
         offsets_wire.TxnOffsetCommitResponseTopic(
             topic.name,
             [
                 offsets_wire.TxnOffsetCommitResponsePartition(
-                    part.partition_index, code_of(errors.get(TopicPartition(topic.name, part.partition_index)))
+                    part.partition_index, codes.get(TopicPartition(topic.name, part.partition_index), ErrorCode.NONE)
                 )
                 for part in topic.partitions
             ],
@@ -179,7 +186,7 @@ async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: 
             request.transactional_id, producer, commit=request.committed, keeps_epoch=True
         )
     except FlyMQError as error:
-        return EndTxnResponse(error_code=_code(error, version))
+        return EndTxnResponse(error_code=_code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
     return EndTxnResponse()
 
 
