@@ -10,7 +10,15 @@ from flymq.broker.fetching import FetchFrom, FetchQuery
 from flymq.broker.partition import PartitionRead
 from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
-from flymq.gateways.kafka.fetch_session import FINAL_EPOCH, FULL_EPOCH, FetchSession, Wanted, flatten, next_session
+from flymq.gateways.kafka.fetch_session import (
+    FINAL_EPOCH,
+    FULL_EPOCH,
+    FetchSession,
+    TopicKey,
+    Wanted,
+    flatten,
+    next_session,
+)
 from flymq.gateways.kafka.partitions import find_partition
 from flymq.model.delivery import Isolation
 from flymq.model.errors import FlyMQError
@@ -95,8 +103,7 @@ def _respond(
     connection: KafkaConnection, opened: _Opened, refused: dict[int, FlyMQError], reads: list[PartitionRead]
 ) -> FetchResponse:
     session = opened.session
-    topics: list[FetchableTopicResponse] = []
-    last_topic: str | bytes | None = None
+    topics: dict[TopicKey, FetchableTopicResponse] = {}
     found = iter(reads)
     for at, wanted in enumerate(opened.wanted):
         error = refused.get(at)
@@ -105,11 +112,10 @@ def _respond(
             continue
         if session is not None:
             session.told(wanted, read)
-        if wanted.topic != last_topic:
-            last_topic = wanted.topic
-            by_name = isinstance(last_topic, str)
-            topics.append(FetchableTopicResponse(last_topic) if by_name else FetchableTopicResponse("", last_topic))  # type: ignore[arg-type]
-        topics[-1].partitions.append(_partition(wanted.request.partition, read, opened.isolation))
+        topic = topics.get(wanted.topic)
+        if topic is None:
+            topic = topics[wanted.topic] = _topic(wanted.topic)
+        topic.partitions.append(_partition(wanted.request.partition, read, opened.isolation))
     size = 0
     for read in reads:
         if read.length:
@@ -117,7 +123,11 @@ def _respond(
             connection.broker.traffic.read(connection.protocol, read.name.topic, read.length)
     throttle_ms = connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size)
     connection.throttle(throttle_ms)
-    return FetchResponse(throttle_ms, ErrorCode.NONE, 0 if session is None else session.session_id, topics)
+    return FetchResponse(throttle_ms, ErrorCode.NONE, 0 if session is None else session.session_id, [*topics.values()])
+
+
+def _topic(key: TopicKey) -> FetchableTopicResponse:
+    return FetchableTopicResponse(topic=key) if isinstance(key, str) else FetchableTopicResponse(topic_id=key)
 
 
 def _partition(number: int, read: PartitionRead, isolation: Isolation) -> PartitionData:
