@@ -122,17 +122,21 @@ def _lightest(shares: Shares, members: list[str]) -> list[TopicPartition]:
 
 
 def _even_out(shares: Shares, subscribers: Mapping[str, list[str]]) -> None:
-    """Move partitions from larger to smaller shares while that helps. Every move makes them more even, so it ends."""
-    moved = True
-    while moved:
-        moved = False
-        least = min(map(len, shares.values()), default=0)
-        for share in sorted(shares.values(), key=len, reverse=True):
-            if len(share) <= least + 1:
-                break
-            for partition in reversed(share.copy()):
-                target = _lightest(shares, subscribers[partition.topic])
-                if len(share) - len(target) > 1:
-                    share.remove(partition)
-                    target.append(partition)
-                    moved = True
+    """Move partitions from the largest shares to smaller ones while that helps. Every move makes them more even, so it
+    ends; and since only the largest gives, no more is moved than must be."""
+    while any(_move_one(share, shares, subscribers) for share in sorted(shares.values(), key=len, reverse=True)):
+        continue
+
+
+def _move_one(share: list[TopicPartition], shares: Shares, subscribers: Mapping[str, list[str]]) -> bool:
+    """Give one partition to somebody who has at least two fewer, if anybody who wants it has."""
+    tried = set()
+    for partition in reversed(share):
+        if partition.topic not in tried:
+            tried.add(partition.topic)
+            target = _lightest(shares, subscribers[partition.topic])
+            if len(share) - len(target) > 1:
+                share.remove(partition)
+                target.append(partition)
+                return True
+    return False

@@ -1,0 +1,25 @@
+"""The coordinators do what the scenarios tell."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.coordination.group_script import GroupScript
+from tests.unit.coordination.scripts import Command, play
+from tests.unit.coordination.transaction_script import TransactionScript
+
+FOLDER = Path(__file__).parent / "scenarios"
+SCENARIOS = sorted(FOLDER.rglob("*.txt"))
+
+
+def player_for(path: Path) -> Callable[[str], Command]:
+    return GroupScript().find if path.parent.name == "groups" else TransactionScript().find
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=[f"{path.parent.name}/{path.stem}" for path in SCENARIOS])
+def test_what_the_scenario_tells_is_what_happens(path: Path) -> None:
+    assert play(path.read_text(), player_for(path)) == path.read_text()
+
+
+def test_there_are_scenarios_for_both_coordinators() -> None:
+    assert {path.parent.name for path in SCENARIOS} == {"groups", "transactions"}
