@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.row import Row, show
 
-SUITES = ("record_codec", "log", "broker", "sdk", "coordination")
+SUITES = ("record_codec", "log", "broker", "sdk", "coordination", "rest")
 
 
 def main() -> None:

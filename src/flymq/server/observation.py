@@ -59,6 +59,11 @@ class Observation:
             await asyncio.sleep(INTERVAL_S)
             samples.take()
 
+    @property
+    def broker(self) -> Broker | None:
+        """The broker, once it serves."""
+        return None if self._measured is None else self._measured.broker
+
     # --- what is asked
 
     @property

@@ -22,6 +22,8 @@ from flymq.storage.opening import open_log
 
 PartitionLog = Log | MemoryLog
 
+_TOPIC_SHOWN_MAX = 255 - len("~") - 32
+
 
 class DataDirectory:
     """Opens and removes logs, under a lock that no second process gets."""
@@ -49,7 +51,8 @@ class DataDirectory:
         return self._disk.list(self._topics)
 
     def folder_name(self, topic: str, topic_id: UUID) -> str:
-        return f"{topic}~{topic_id.hex}"
+        """The id makes it unique; of a long name only so much is shown as a directory's name has room for."""
+        return f"{topic[:_TOPIC_SHOWN_MAX]}~{topic_id.hex}"
 
     def close(self) -> None:
         self._lock.release()

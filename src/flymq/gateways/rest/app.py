@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from flymq.broker.broker import Broker
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.rest.bodies import JSON, media_type, read_body
+from flymq.gateways.rest.consumers import Consumers
 from flymq.gateways.rest.idempotency import Answers
 from flymq.gateways.rest.login import Login
 from flymq.gateways.rest.operations import Call, Operation
@@ -81,7 +82,7 @@ class Rest:
     operations: Sequence[Operation]
     broker: Broker | None = None
     answers: Answers = field(default_factory=Answers)
-    consumers: Any = None
+    consumers: Consumers = field(default_factory=Consumers)
 
 
 def build_app(rest: Rest) -> ASGIApp:
@@ -89,9 +90,8 @@ def build_app(rest: Rest) -> ASGIApp:
     by_path: dict[str, dict[str, _Served]] = {}
     for operation in rest.operations:
         by_path.setdefault(operation.path, {})[operation.method] = _Served(rest, operation)
-    routes = [Route(path, _Resource(served), methods=None) for path, served in by_path.items()]
+    routes = [Route(path, _may_be_packed(_Resource(served)), methods=None) for path, served in by_path.items()]
     app: ASGIApp = Router(routes, redirect_slashes=False, default=_not_found)
-    app = GZipMiddleware(app, minimum_size=_COMPRESSED_BYTES_MIN, compresslevel=_COMPRESSION_LEVEL)
     if rest.settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -103,6 +103,13 @@ def build_app(rest: Rest) -> ASGIApp:
     return app
 
 
+def _may_be_packed(resource: _Resource) -> ASGIApp:
+    """Pack answers for who accepts that, but not those of the hot path."""
+    if resource.is_hot:
+        return resource
+    return GZipMiddleware(resource, minimum_size=_COMPRESSED_BYTES_MIN, compresslevel=_COMPRESSION_LEVEL)
+
+
 class _Resource:
     """One path, and what may be done there."""
 
@@ -111,6 +118,7 @@ class _Resource:
         if "GET" in served:
             served.setdefault("HEAD", served["GET"])
         self._allow = ", ".join(sorted([*served, "OPTIONS"]))
+        self.is_hot = any(each.operation.reads_lines for each in served.values())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._served.get(scope["method"])
@@ -129,7 +137,8 @@ class _Served:
 
     def __init__(self, rest: Rest, operation: Operation) -> None:
         self._rest = rest
-        self._operation = operation
+        self.operation = operation
+        self._default_query = None if operation.query is None else operation.query()
         self._decode: Callable[[bytes], Any] | None = None
         if operation.takes is not None:
             self._decode = msgspec.json.Decoder(operation.takes).decode
@@ -149,10 +158,10 @@ class _Served:
             requests.failed("http", InternalError.code)
             response = problem_response(InternalError())
         await response(scope, receive, send)
-        requests.observe("http", self._operation.name, time.perf_counter() - began_s)
+        requests.observe("http", self.operation.name, time.perf_counter() - began_s)
 
     async def _serve(self, request: Request) -> Response:
-        rest, operation = self._rest, self._operation
+        rest, operation = self._rest, self.operation
         if operation.needs_broker and rest.broker is None:
             raise BrokerStarting
         principal = ""
@@ -160,7 +169,8 @@ class _Served:
             principal = await rest.login.principal(rest.broker, request.headers.get("authorization"))
         call = Call(rest, request, principal)
         if operation.query is not None:
-            call.query = _parse_query(request, operation.query)
+            is_given = request.scope["query_string"]
+            call.query = _parse_query(request, operation.query) if is_given else self._default_query
         if self._decode is not None and not operation.reads_lines:
             call.body = await self._parse_body(request)
         answer = await operation.handler(call)
@@ -194,9 +204,13 @@ def _parse_query(request: Request, shape: type[msgspec.Struct]) -> Any:
     if len(given) != len(given.multi_items()):
         raise InvalidRequest("a query parameter is given twice", hint="Give each parameter once.")
     try:
-        return msgspec.convert(dict(given), shape, strict=False)
+        query = msgspec.convert(dict(given), shape, strict=False)
     except (msgspec.ValidationError, OverflowError) as error:
         raise InvalidRequest(f"the query: {error}", hint="GET /docs lists the parameters.") from None
+    for name in given:
+        if getattr(query, name) is None:  # msgspec takes the text `null` for no value
+            raise InvalidRequest(f"the query: {name} is {given[name]!r}", hint="Leave the parameter out.")
+    return query
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from flymq.gateways.budget import BufferBudget
 from flymq.model.errors import BodyTooSlow, ConnectionLost, InvalidRequest, RequestTooLarge, UnsupportedMediaType
@@ -23,28 +22,88 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
+class Body:
+    """The body of one request, piece by piece. Its bytes count as held until `release`."""
+
+    def __init__(self, request: Request, budget: BufferBudget, *, bytes_max: int) -> None:
+        _check_length(request, bytes_max)
+        self._receive = request.receive
+        self._budget = budget
+        self._bytes_max = bytes_max
+        self._unpack = _unpacker(request)
+        self._held = 0
+        self._is_complete = False
+
+    async def next(self) -> bytes | None:
+        """Return the next piece, unpacked; None after the last."""
+        if self._is_complete:
+            return None
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionLost("the client went away within its request")
+        self._is_complete = not message.get("more_body", False)
+        data: bytes = message.get("body", b"")
+        if self._unpack is not None:
+            data = self._unpacked(self._unpack, data)
+        self._held += len(data)
+        self._budget.change(len(data))
+        if self._held > self._bytes_max:
+            raise RequestTooLarge(f"a body has at most {self._bytes_max} bytes", hint=_TOO_LARGE)
+        return data
+
+    def release(self) -> None:
+        self._budget.change(-self._held)
+
+    def _unpacked(self, unpack: zlib._Decompress, data: bytes) -> bytes:
+        try:
+            data = unpack.decompress(data, self._bytes_max - self._held + 1)
+        except zlib.error:
+            raise InvalidRequest("the body is not gzip, as its Content-Encoding says") from None
+        if self._is_complete and not unpack.eof and self._held + len(data) <= self._bytes_max:
+            raise InvalidRequest("the gzip stream ends too early")
+        return data
+
+
 async def read_body(request: Request, budget: BufferBudget, *, bytes_max: int, timeout_s: float) -> bytes:
     """Return the whole body."""
+    body = Body(request, budget, bytes_max=bytes_max)
     pieces: list[bytes] = []
-    async with aclosing(body_pieces(request, budget, bytes_max=bytes_max, timeout_s=timeout_s)) as stream:
-        async for piece in stream:
-            pieces.append(piece)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while (piece := await body.next()) is not None:
+                pieces.append(piece)
+    except TimeoutError:
+        raise BodyTooSlow from None
+    finally:
+        body.release()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 async def body_blocks(
     request: Request, budget: BufferBudget, *, bytes_max: int, timeout_s: float
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Yield blocks of whole lines, each small enough that working on it does not hold up the loop."""
+    body = Body(request, budget, bytes_max=bytes_max)
+    ends_at = asyncio.get_running_loop().time() + timeout_s
     pending = bytearray()
-    async with aclosing(body_pieces(request, budget, bytes_max=bytes_max, timeout_s=timeout_s)) as stream:
-        async for piece in stream:
+    try:
+        while (piece := await _next(body, ends_at)) is not None:
             pending += piece
             while (end := _end_of_lines(pending)) > 0:
                 yield bytes(pending[:end])
                 del pending[:end]
-    if pending:
-        yield bytes(pending)
+        if pending:
+            yield bytes(pending)
+    finally:
+        body.release()
+
+
+async def _next(body: Body, ends_at: float) -> bytes | None:
+    try:
+        async with asyncio.timeout_at(ends_at):
+            return await body.next()
+    except TimeoutError:
+        raise BodyTooSlow from None
 
 
 def _end_of_lines(pending: bytearray) -> int:
@@ -52,45 +111,6 @@ def _end_of_lines(pending: bytearray) -> int:
     if len(pending) < _BLOCK_BYTES:
         return 0
     return (pending.rfind(b"\n", 0, _BLOCK_BYTES) + 1) or (pending.find(b"\n", _BLOCK_BYTES) + 1)
-
-
-async def body_pieces(
-    request: Request, budget: BufferBudget, *, bytes_max: int, timeout_s: float
-) -> AsyncGenerator[bytes]:
-    """Yield the body as it comes, unpacked. Its bytes count as held until the caller is done with all of it."""
-    _check_length(request, bytes_max)
-    unpack = _unpacker(request)
-    stream = request.stream()
-    ends_at = asyncio.get_running_loop().time() + timeout_s
-    held = 0
-    try:
-        while (piece := await _next(stream, ends_at)) is not None:
-            data = piece if unpack is None else unpack.decompress(piece, bytes_max - held + 1)
-            held += len(data)
-            budget.change(len(data))
-            if held > bytes_max:
-                raise RequestTooLarge(f"a body has at most {bytes_max} bytes", hint=_TOO_LARGE)
-            if data:
-                yield data
-        if unpack is not None and not unpack.eof:
-            raise InvalidRequest("the gzip stream ends too early")
-    except zlib.error:
-        raise InvalidRequest("the body is not gzip, as its Content-Encoding says") from None
-    finally:
-        budget.change(-held)
-
-
-async def _next(stream: AsyncIterator[bytes], ends_at: float) -> bytes | None:
-    """Return the next piece, None after the last."""
-    try:
-        async with asyncio.timeout_at(ends_at):
-            return await anext(stream)
-    except StopAsyncIteration:
-        return None
-    except TimeoutError:
-        raise BodyTooSlow from None
-    except ClientDisconnect:
-        raise ConnectionLost("the client went away within its request") from None
 
 
 def _check_length(request: Request, bytes_max: int) -> None:

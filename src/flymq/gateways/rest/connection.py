@@ -18,7 +18,9 @@ from flymq.gateways.connection import Connection, SharedByConnections
 HEAD_BYTES_MAX = 64 << 10
 """Request line and headers together."""
 
-_VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC")
+_VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC", b"CONN", b"QUER")
+
+_CONTINUE = b"HTTP/1.1 100 "  # no answer yet: the client is to send its body
 
 _scratch = bytearray(256 << 10)  # shared by all connections of the process: the loop reads one socket at a time
 
@@ -32,6 +34,7 @@ class _Http(HttpToolsProtocol):
 
     def __init__(self, config: uvicorn.Config, state: ServerState, connection: HttpConnection) -> None:
         super().__init__(config, state, {"connection": connection})
+        self._is_in_head = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_timeout_s = connection.shared.limits.handshake_timeout_s
@@ -45,30 +48,76 @@ class _Http(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._head_timer is not None:
+        if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self.send_400_response("Request head too large.")
                 return
         super().data_received(data)
+        if self._is_in_head and self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_timeout_s, self.transport.close)
 
     def on_message_begin(self) -> None:
+        self._is_in_head = True
         self._head_bytes = 0
-        self._head_timer = self.loop.call_later(self._head_timeout_s, self._head_is_late)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._head_is_complete()
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        assert isinstance(self.transport, _HeadWithBody)
+        self.transport.end_answer()
+        super().on_response_complete()
+
     def _head_is_complete(self) -> None:
+        self._is_in_head = False
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _head_is_late(self) -> None:
-        self._head_timer = None
-        self.transport.close()
+
+class _HeadWithBody(asyncio.Transport):
+    """A transport that keeps back the head of an answer until what follows it: one packet instead of two."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._head = b""
+        self.is_before_head = True
+        """Whether what is written next begins an answer."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.is_before_head and not data.startswith(_CONTINUE):  # type: ignore[union-attr]  # uvicorn writes bytes
+            self.is_before_head = False
+            self._head = bytes(data)
+        else:
+            self._transport.write(self._head + data if self._head else data)
+            self._head = b""
+
+    def end_answer(self) -> None:
+        """The answer is complete; one to HEAD has no body that would have followed its head."""
+        self.is_before_head = True
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.end_answer()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
 
 
 class HttpConnection(Connection):
@@ -85,7 +134,7 @@ class HttpConnection(Connection):
         self._transport = transport
         self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
         self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
-        self._http.connection_made(transport)
+        self._http.connection_made(_HeadWithBody(transport))
         self.on_opened()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,14 +1,15 @@
 """Members of consumer groups that poll over HTTP: create one, poll, commit, delete it.
 
-The broker joins the group in the client's place and keeps its position between two polls. A poll is also the sign of
-life: a consumer that does not poll within its session timeout is dropped by the group, as any other member would be,
-and forgotten here.
+The broker is the member in the client's place: it keeps the position between two polls, tells the group that the
+member lives, and joins again at once when the group is shared out anew. The client's sign of life is that it asks for
+something: a consumer that is silent for its session timeout leaves the group.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -31,6 +32,7 @@ from flymq.gateways.rest.shapes import OffsetResult, Position, RecordShape
 from flymq.model.errors import (
     ConsumerNotFound,
     FlyMQError,
+    GroupFull,
     MemberFenced,
     RebalanceInProgress,
     StaleGeneration,
@@ -41,7 +43,8 @@ from flymq.model.names import TopicPartition
 CONSUMERS_MAX = 1_000
 _ASSIGNOR = "range"
 _POLL_BYTES = 1 << 20
-_TURN_MS = 1_000  # a waiting poll looks at its group so often
+_TURN_MS = 250  # a waiting poll looks at its group so often
+_LOOK_S = 0.25
 
 
 @dataclass(slots=True)
@@ -58,7 +61,7 @@ class Consumer:
     generation: int = -1
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Next offset to read of each partition it was given."""
-    last_poll_s: float = 0.0
+    last_asked_s: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Two polls of one consumer at a time would read the same records."""
 
@@ -86,17 +89,21 @@ class Consumer:
         self.positions = {name: self._start(broker, name, committed.get(name)) for name in share}
 
     def _start(self, broker: Broker, name: TopicPartition, committed: OffsetValue | None) -> int:
+        """Return where to read: on from where it was in a partition it keeps, else where its group was."""
+        if name in self.positions:
+            return self.positions[name]
         partition = broker.topics.partition(name)
         if committed is not None and partition.log.start_offset <= committed.offset <= partition.high_watermark:
             return committed.offset
         return at_position(partition, self.begin)
 
-    async def keep(self, broker: Broker) -> None:
-        """Give a sign of life; join again if the group is being shared out anew."""
+    def lives(self, broker: Broker) -> bool:
+        """Give the group a sign of life; False when it is being shared out anew, or has dropped this member."""
         try:
             broker.groups.heartbeat(self.group, self.committer)
-        except (RebalanceInProgress, StaleGeneration):
-            await self.join_again(broker)
+        except (RebalanceInProgress, StaleGeneration, UnknownMember, MemberFenced):
+            return False
+        return True
 
     async def join_again(self, broker: Broker) -> None:
         while True:
@@ -128,10 +135,29 @@ class Consumers:
     def drop(self, consumer: Consumer) -> None:
         self._consumers.pop((consumer.group, consumer.member_id), None)
 
-    def drop_silent(self, now_s: float) -> None:
-        """Forget those whose session has ended; their groups have noticed by themselves."""
-        for consumer in list(self._consumers.values()):
-            if now_s - consumer.last_poll_s > 2 * consumer.session_timeout_ms / 1000 and not consumer.lock.locked():
+    async def run(self, broker: Broker) -> None:
+        """Look after all of them, as a client of another protocol looks after itself."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            now_s = broker.clock.monotonic_s()
+            for consumer in list(self._consumers.values()):
+                if consumer.lock.locked():
+                    continue  # a poll is under way, which does the same
+                if now_s - consumer.last_asked_s > consumer.session_timeout_ms / 1000:
+                    self.leave(broker, consumer)
+                elif not consumer.lives(broker):
+                    broker.tasks.spawn(f"join of {consumer.member_id}", self._join_again(broker, consumer))
+
+    def leave(self, broker: Broker, consumer: Consumer) -> None:
+        self.drop(consumer)
+        with suppress(UnknownMember, MemberFenced):  # the group has dropped it already
+            broker.groups.leave(consumer.group, consumer.member_id, instance=consumer.instance)
+
+    async def _join_again(self, broker: Broker, consumer: Consumer) -> None:
+        async with consumer.lock:
+            try:
+                await consumer.join_again(broker)
+            except FlyMQError:
                 self.drop(consumer)
 
 
@@ -144,13 +170,12 @@ async def create_consumer(call: Call) -> Response:
     broker, consumers = call.broker, call.rest.consumers
     for topic in body.topics:
         await broker.admin.get_or_create(topic)
-    consumers.drop_silent(broker.clock.monotonic_s())
     if len(consumers) >= CONSUMERS_MAX:
-        raise RebalanceInProgress(f"there are {CONSUMERS_MAX} consumers over HTTP", hint="Delete some first.")
+        raise GroupFull(f"there are {CONSUMERS_MAX} consumers over HTTP", hint="Delete some first.")
     host = call.request.client.host if call.request.client else ""
     consumer = Consumer(call.path["group"], body.topics, body.position, body.session_timeout_ms, body.instance, host)
     await consumer.join_again(broker)
-    consumer.last_poll_s = broker.clock.monotonic_s()
+    consumer.last_asked_s = broker.clock.monotonic_s()
     consumers.add(consumer)
     path = f"/api/v1/groups/{quote(consumer.group, safe='')}/consumers/{quote(consumer.member_id, safe='')}"
     return Response(msgspec.json.encode(_describe(consumer)), 201, {"Location": path}, JSON)
@@ -202,19 +227,15 @@ async def commit(call: Call) -> shapes.OffsetResults:
 async def delete_consumer(call: Call) -> None:
     """Leave the group."""
     consumer = _find(call)
-    call.rest.consumers.drop(consumer)
-    try:
-        call.broker.groups.leave(consumer.group, consumer.member_id, instance=consumer.instance)
-    except UnknownMember:
-        return  # the group has dropped it already
+    call.rest.consumers.leave(call.broker, consumer)
 
 
 # --- within ---------------------------------------------------------------------------------------------------------
 
 
 def _find(call: Call) -> Consumer:
-    consumer: Consumer = call.rest.consumers.get(call.path["group"], call.path["consumer"])
-    consumer.last_poll_s = call.broker.clock.monotonic_s()
+    consumer = call.rest.consumers.get(call.path["group"], call.path["consumer"])
+    consumer.last_asked_s = call.broker.clock.monotonic_s()
     return consumer
 
 
@@ -229,9 +250,10 @@ def _describe(consumer: Consumer) -> shapes.ConsumerDescription:
 
 
 async def _keep(call: Call, consumer: Consumer) -> None:
-    consumer.last_poll_s = call.broker.clock.monotonic_s()
+    consumer.last_asked_s = call.broker.clock.monotonic_s()
     try:
-        await consumer.keep(call.broker)
+        if not consumer.lives(call.broker):
+            await consumer.join_again(call.broker)
     except (UnknownMember, MemberFenced) as error:
         call.rest.consumers.drop(consumer)
         raise ConsumerNotFound(error.message) from None

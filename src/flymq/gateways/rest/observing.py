@@ -54,10 +54,10 @@ async def detailed_metrics(call: Call) -> Response:
 
 
 def _page(lines: Iterator[str]) -> Response:
-    return StreamingResponse(_in_turns(lines), media_type=METRICS_TEXT)
+    return StreamingResponse(in_turns(lines), media_type=METRICS_TEXT)
 
 
-async def _in_turns(lines: Iterator[str]) -> AsyncIterator[str]:
+async def in_turns(lines: Iterator[str]) -> AsyncIterator[str]:
     """Send the lines a few milliseconds' worth at a time."""
     piece: list[str] = []
     until_s = time.perf_counter() + _TURN_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -28,7 +28,7 @@ def _encode_token(name: str) -> str:
 
 def _parse_token(token: str) -> str:
     try:
-        return urlsafe_b64decode(token.encode()).decode()
+        return b64decode(token, altchars=b"-_", validate=True).decode()
     except (NotBase64, ValueError):
         raise InvalidRequest(
             "the page token is not one of ours", hint="Use `next_page_token` as it was given."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,6 +31,7 @@ from flymq.record.header import HEADER_SIZE
 from flymq.record.record import RecordLike
 
 _ACKS = {AcksName.NONE: Acks.NONE, AcksName.LEADER: Acks.LEADER, AcksName.ALL: Acks.ALL}
+IDEMPOTENCY_KEY_LENGTH_MAX = 255
 _RECORD_OVERHEAD = 36
 """The most that a record's lengths, time and offset take in a batch."""
 
@@ -46,6 +48,8 @@ async def produce(call: Call) -> Response:
     key = call.request.headers.get("idempotency-key")
     if key is None:
         return await _produce(call, topic)
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not (key.isascii() and key.isprintable() and " " not in key):
+        raise InvalidRequest(f"an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters")
     body = await _read(call)
     scope = (call.principal, name, key)
 
@@ -63,14 +67,13 @@ async def _produce(call: Call, topic: Topic) -> Response:
         return await _produce_read(call, topic, await _read(call))
     writing = _Writing(call, topic)
     settings = call.rest.settings
-    async for block in body_blocks(
-        call.request,
-        call.rest.shared.budget,
-        bytes_max=settings.body_bytes_max,
-        timeout_s=settings.body_timeout_s,
-    ):
-        writing.write_lines(block)
-        await asyncio.sleep(0)  # others have their turn between two blocks
+    blocks = body_blocks(
+        call.request, call.rest.shared.budget, bytes_max=settings.body_bytes_max, timeout_s=settings.body_timeout_s
+    )
+    async with aclosing(blocks):
+        async for block in blocks:
+            writing.write_lines(block)
+            await asyncio.sleep(0)  # others have their turn between two blocks
     return await writing.answer()
 
 

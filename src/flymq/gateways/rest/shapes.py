@@ -314,7 +314,7 @@ class GroupDescription(Answer):
 
 
 class OffsetToSet(Body):
-    topic: TopicName
+    topic: str
     partition: Number
     offset: Offset
     metadata: str = ""
@@ -323,7 +323,7 @@ class OffsetToSet(Body):
 class GroupReset(Body):
     """Where to move a group without members: a position, a time, or offsets one by one."""
 
-    topics: list[TopicName] = []
+    topics: list[str] = []
     position: Position | None = None
     timestamp: TimeMs | None = None
     offsets: list[OffsetToSet] = []

@@ -1,0 +1,124 @@
+"""What probes and Prometheus are told."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from flymq import FlyMQClient, __version__
+from flymq.testing import TestBroker
+
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "monitoring.md"
+
+
+def families(http: httpx.Client, path: str) -> dict[str, Metric]:
+    answer = http.get(path)
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {family.name: family for family in text_string_to_metric_families(answer.text)}
+
+
+def value(http: httpx.Client, path: str, name: str, **labels: str) -> float:
+    for family in families(http, path).values():
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    raise AssertionError(f"{path} has no {name} with {labels}")
+
+
+@pytest.mark.parametrize("probe", ["/livez", "/readyz", "/startupz"])
+def test_a_broker_that_serves_is_live_ready_and_started(http: httpx.Client, probe: str) -> None:
+    assert http.get(probe).json() == {"status": "ok"}
+    assert http.head(probe).status_code == 200
+
+
+def test_health_tells_how_the_broker_is(http: httpx.Client, topic: str) -> None:
+    health = http.get("/health").json()
+    assert (health["status"], health["version"], health["problems"]) == ("ok", __version__, [])
+    assert health["topics"] >= 1
+    assert health["connections"] >= 1
+
+
+def test_what_was_written_and_read_is_counted_by_protocol_and_topic(
+    http: httpx.Client, api: httpx.Client, broker: TestBroker, topic: str
+) -> None:
+    api.post(f"/topics/{topic}/records", json={"records": [{"value": 1, "partition": 0}] * 3})
+    api.get(f"/topics/{topic}/partitions/0/records")
+    with FlyMQClient(broker.address) as client:
+        client.produce_batch(topic, [b"1", b"2"], partition=1)
+        assert client.fetch(topic, 1, 0)
+    page = "/metrics/detailed"
+    assert value(http, page, "flymq_topic_messages_in_total", topic=topic, protocol="http") == 3
+    assert value(http, page, "flymq_topic_messages_in_total", topic=topic, protocol="native") == 2
+    for protocol in ("http", "native"):
+        assert value(http, page, "flymq_topic_bytes_in_total", topic=topic, protocol=protocol) > 0
+        assert value(http, page, "flymq_topic_bytes_out_total", topic=topic, protocol=protocol) > 0
+
+
+def counters(http: httpx.Client) -> Iterator[tuple[tuple[str, str], float]]:
+    for family in families(http, "/metrics").values():
+        if family.type in ("counter", "histogram"):
+            for sample in family.samples:
+                yield (sample.name, str(sorted(sample.labels.items()))), sample.value
+
+
+def test_counters_never_fall_when_clients_and_topics_go(
+    http: httpx.Client, api: httpx.Client, broker: TestBroker, topic: str
+) -> None:
+    with FlyMQClient(broker.address) as client:
+        client.produce_batch(topic, [b"1", b"2"], partition=1)
+    before = dict(counters(http))
+    api.delete(f"/topics/{topic}")
+    after = dict(counters(http))
+    assert {name for name, count in before.items() if after.get(name, -1) < count} == set()
+
+
+def test_groups_are_measured_in_records_and_seconds(
+    http: httpx.Client, api: httpx.Client, topic: str, group: str
+) -> None:
+    records = [{"value": number, "partition": 0, "timestamp": 1000} for number in range(5)]
+    api.post(f"/topics/{topic}/records", json={"records": records})
+    offsets = [{"topic": topic, "partition": 0, "offset": 2}]
+    api.post(f"/groups/{group}/reset", json={"offsets": offsets})
+    labels = {"consumergroup": group, "topic": topic, "partition": "0"}
+    page = "/metrics/detailed"
+    assert value(http, page, "kafka_consumergroup_current_offset", **labels) == 2
+    assert value(http, page, "kafka_consumergroup_lag", **labels) == 3
+    assert value(http, page, "kafka_consumergroup_lag_sum", consumergroup=group, topic=topic) == 3
+    assert value(http, page, "flymq_group_lag_seconds", **labels) > 1_000_000
+    assert value(http, page, "kafka_consumergroup_members", consumergroup=group) == 0
+    assert value(http, "/metrics", "flymq_group_lag_messages_sum") >= 3
+
+
+def test_requests_are_timed_and_failures_counted(http: httpx.Client, api: httpx.Client) -> None:
+    api.get("/topics/absent")
+    assert value(http, "/metrics", "flymq_request_failures_total", protocol="http", code="TOPIC_NOT_FOUND") >= 1
+    labels = {"protocol": "http", "operation": "describe_topic"}
+    assert value(http, "/metrics", "flymq_request_duration_seconds_count", **labels) >= 1
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists(
+    http: httpx.Client, api: httpx.Client, topic: str, group: str
+) -> None:
+    api.post(f"/groups/{group}/reset", json={"topics": [topic], "position": "earliest"})
+    exposed = set()
+    for page in ("/metrics", "/metrics/detailed"):
+        exposed |= set(re.findall(r"^# TYPE (\S+)", http.get(page).text, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(\w+)`", DOCS.read_text(), re.MULTILINE))
+    assert documented == exposed
+
+
+def test_an_idle_broker_is_limited_by_nothing(api: httpx.Client) -> None:
+    found = api.get("/diagnosis").json()
+    assert [limit for limit in found["limits"] if limit["what"] in ("disk", "buffers", "hot_partition")] == []
+
+
+def test_the_page_for_people_uses_nothing_from_outside(http: httpx.Client) -> None:
+    page = http.get("/docs").text
+    assert "http://" not in page
+    assert "https://" not in page
+    assert 'fetch("openapi.json")' in page
+    assert http.get("/openapi.json").json()["openapi"] == "3.1.0"

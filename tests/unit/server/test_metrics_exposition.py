@@ -1,0 +1,44 @@
+"""Metrics as Prometheus reads them: checked with its own library."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from flymq.broker.traffic import Traffic
+from flymq.model.histogram import BOUNDS_S, Histogram
+from flymq.server.exposition import counters, gauges, histograms, labels
+
+
+def test_labels_may_hold_anything() -> None:
+    nasty = 'back\\slash "quote"\nline é'
+    (family,) = text_string_to_metric_families("".join(gauges("g", "Text.", [(labels(name=nasty, number=7), 1.5)])))
+    (sample,) = family.samples
+    assert sample.labels == {"name": nasty, "number": "7"}
+    assert (family.type, sample.value) == ("gauge", 1.5)
+
+
+def test_a_counter_is_one_for_prometheus_too() -> None:
+    (family,) = text_string_to_metric_families("".join(counters("things_total", "Text.", [("", 10**15)])))
+    assert (family.type, family.samples[0].value) == ("counter", 10**15)
+
+
+def test_a_histogram_counts_everything_below_each_bound() -> None:
+    histogram = Histogram()
+    for seconds in (0.00005, 0.001, 0.0011, 99.0):
+        histogram.observe(seconds)
+    (family,) = text_string_to_metric_families("".join(histograms("h", "Text.", [(labels(a="b"), histogram)])))
+    buckets = {sample.labels["le"]: sample.value for sample in family.samples if sample.name == "h_bucket"}
+    assert len(buckets) == len(BOUNDS_S) + 1
+    assert (buckets["0.0001"], buckets["0.001"], buckets["0.0025"], buckets["+Inf"]) == (1, 2, 3, 4)
+    totals = {sample.name: sample.value for sample in family.samples if "le" not in sample.labels}
+    assert totals["h_count"] == histogram.count == 4
+    assert abs(totals["h_sum"] - 99.00215) < 1e-9
+
+
+def test_the_sums_of_a_protocol_outlive_its_topics() -> None:
+    traffic = Traffic()
+    traffic.wrote("native", "a", 2, 200)
+    traffic.wrote("native", "b", 3, 300)
+    traffic.read("http", "a", 50)
+    traffic.forget("a")
+    assert [(protocol, topic) for protocol, topic, _ in traffic] == [("native", "b")]
+    sums = traffic.by_protocol()
+    assert (sums["native"].records_in, sums["native"].bytes_in, sums["http"].bytes_out) == (5, 500, 50)
