@@ -18,8 +18,6 @@ from flymq.record.reading import end_offset
 OFFSETS = "__offsets"
 TRANSACTIONS = "__transactions"
 
-PARTITIONS = 8
-"""For good: the hash that finds the partition of a group depends on it."""
 _SETTINGS: dict[str, Any] = {
     "cleanup.policy": "compact",
     "persistence": "disk",
@@ -41,8 +39,11 @@ class InternalTopic:
         self._clock = clock
 
     @staticmethod
-    async def open(admin: Admin, name: str, clock: Clock, *, partitions: int = PARTITIONS) -> InternalTopic:
-        """Open the topic, or create it with so many partitions."""
+    async def open(admin: Admin, name: str, clock: Clock, *, partitions: int) -> InternalTopic:
+        """Open the topic, or create it with so many partitions: for good, since they are found by a hash.
+
+        Each is a file to sync, so few of them make a single broker quick, and many spread over a large cluster.
+        """
         return InternalTopic(await admin.get_or_create_internal(name, partitions=partitions, settings=_SETTINGS), clock)
 
     def __len__(self) -> int:

@@ -40,7 +40,7 @@ from flymq.host.entropy import new_id, system_entropy
 from flymq.host.tasks import SystemThreads, Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
-from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, TlsSettings
+from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, GroupsSettings, TlsSettings
 from flymq.server.health import Phase
 from flymq.server.observation import Observation
 from flymq.server.timed_threads import TimedThreads
@@ -186,23 +186,23 @@ class Server:
         config = self.config
         cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(system_entropy()).hex)
         groups = Groups(
-            await InternalTopic.open(admin, OFFSETS, self._clock),
+            await self._internal_topic(admin, OFFSETS),
             self.topics,
             self._clock,
             system_entropy(),
-            GroupLimits(),
+            _group_limits(config.groups),
         )
         groups.open()
         self._undo.callback(groups.close)
         producer_ids = ProducerIds(catalog)
         transactions = Transactions(
-            await InternalTopic.open(admin, TRANSACTIONS, self._clock),
+            await self._internal_topic(admin, TRANSACTIONS),
             self.topics,
             groups,
             producer_ids,
             self._clock,
             self._tasks,
-            TransactionLimits(),
+            TransactionLimits(config.transactions.timeout_ms_max, config.transactions.id_retention_ms),
         )
         await transactions.open(was_clean=was_clean)
         self._undo.callback(transactions.close)
@@ -222,6 +222,9 @@ class Server:
             self._disk_threads,
             (config.listener.advertised_host, config.listener.advertised_port),
         )
+
+    async def _internal_topic(self, admin: Admin, name: str) -> InternalTopic:
+        return await InternalTopic.open(admin, name, self._clock, partitions=self.config.groups.internal_partitions)
 
     def _gateways(self, broker: Broker, http: Gateway) -> list[Gateway]:
         shared = self._shared
@@ -270,6 +273,16 @@ def _intervals(config: Config) -> MaintenanceIntervals:
     storage = config.storage
     return MaintenanceIntervals(
         storage.retention_check_interval_ms, storage.compaction_check_interval_ms, storage.checkpoint_interval_ms
+    )
+
+
+def _group_limits(settings: GroupsSettings) -> GroupLimits:
+    return GroupLimits(
+        members_max=settings.members_max,
+        session_timeout_ms_min=settings.session_timeout_ms_min,
+        session_timeout_ms_max=settings.session_timeout_ms_max,
+        quiet_ms=settings.quiet_ms,
+        offset_retention_ms=settings.offset_retention_ms,
     )
 
 

@@ -146,6 +146,36 @@ class QuotasSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsSettings:
+    """Consumer groups and what they commit."""
+
+    members_max: int = _setting(1_000, "Members of one group.", low=1)
+    session_timeout_ms_min: int = _setting(
+        1_000, "Shortest silence a member may ask to be taken for dead after.", low=1
+    )
+    session_timeout_ms_max: int = _setting(
+        30 * 60_000, "Longest silence a member may ask to be taken for dead after.", low=1_000
+    )
+    quiet_ms: int = _setting(100, "A new group waits for further members until none has come for so long.")
+    offset_retention_ms: int = _setting(
+        7 * 24 * 60 * 60_000, "How long offsets are kept after the group's last member has gone.", low=1
+    )
+    internal_partitions: int = _setting(
+        4, "Partitions of the broker's own topics for groups and transactions, when they are created.", low=1, high=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsSettings:
+    """Writing to several partitions at once."""
+
+    timeout_ms_max: int = _setting(60 * 60_000, "Longest time a producer may ask to leave a transaction open.", low=1)
+    id_retention_ms: int = _setting(
+        7 * 24 * 60 * 60_000, "How long a transactional id is remembered that nobody uses.", low=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StorageSettings:
     """How the logs on disk are looked after."""
 
@@ -209,6 +239,8 @@ class Config:
     topics: TopicsSettings = TopicsSettings()
     limits: LimitsSettings = LimitsSettings()
     quotas: QuotasSettings = QuotasSettings()
+    groups: GroupsSettings = GroupsSettings()
+    transactions: TransactionsSettings = TransactionsSettings()
     storage: StorageSettings = StorageSettings()
     auth: AuthSettings = AuthSettings()
     rest: HttpSettings = HttpSettings()
@@ -225,6 +257,10 @@ class Config:
             ("limits.request_bytes_max", request_max),
         )
         _check_order(("limits.request_bytes_max", request_max), ("limits.buffer_bytes_max", limits.buffer_bytes_max))
+        _check_order(
+            ("groups.session_timeout_ms_min", self.groups.session_timeout_ms_min),
+            ("groups.session_timeout_ms_max", self.groups.session_timeout_ms_max),
+        )
 
 
 def _check_order(smaller: tuple[str, int], larger: tuple[str, int]) -> None:
