@@ -23,6 +23,7 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m flymq.server.settings_reference --check
 	$(BIN)/python -m flymq.cli.reference --check
+	$(BIN)/python -m flymq.gateways.rest.reference --check
 
 bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -30,6 +31,7 @@ bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a shor
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference
 	$(BIN)/python -m flymq.cli.reference
+	$(BIN)/python -m flymq.gateways.rest.reference
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra server --extra cli \

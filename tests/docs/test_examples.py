@@ -24,13 +24,16 @@ def pages_with_examples() -> list[Path]:
 def test_the_examples_of_a_page_run_in_their_order(page, flymq_broker, monkeypatch, tmp_path):
     monkeypatch.setenv("FLYMQ_BOOTSTRAP", flymq_broker.address)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CURL_HOME", str(tmp_path))
+    (tmp_path / ".curlrc").write_text("fail\nsilent\nshow-error\n")  # a refused request ends the example
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     text = page.read_text()
     for block in _BLOCK.finditer(text):
         language, source = block.groups()
         if language == "shell":
-            subprocess.run(["bash", "-ec", source], check=True, timeout=60)
+            here = source.replace("localhost:8080", flymq_broker.address)
+            subprocess.run(["bash", "-ec", here], check=True, timeout=60)
         else:
             line = text.count("\n", 0, block.start()) + 1
             code = compile("\n" * line + source, str(page), "exec")

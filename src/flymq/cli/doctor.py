@@ -22,6 +22,7 @@ from flymq.cli.advice import CODEC_ADVICE, CODEC_IS_SLOW
 from flymq.cli.amounts import show_bytes
 from flymq.cli.client import connection_settings
 from flymq.cli.exits import ExitCode
+from flymq.cli.limits import ask_limits
 from flymq.cli.options import BrokerCommand, wants_json
 from flymq.cli.output import aligned, show
 from flymq.client.aio.connection import connect
@@ -57,6 +58,11 @@ class Finding(NamedTuple):
     text: str
     advice: str = ""
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether this is a broker that was greeted."""
+        return self.what == "broker" and self.text.startswith("FlyMQ ")
+
 
 @click.command(cls=BrokerCommand)
 @click.option(
@@ -79,8 +85,12 @@ def doctor(context: click.Context, data_dir: Path) -> None:
         *check_disk(data_dir),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         check_clock(time.time()),
-        *(check_broker(address, settings, is_expected=server is not None) for address in parse_addresses(server)),
     ]
+    for address in parse_addresses(server):
+        greeted = check_broker(address, settings, is_expected=server is not None)
+        findings.append(greeted)
+        if greeted.is_broker:
+            findings += check_limits(address, settings)
     if wants_json():
         show([{**found._asdict(), "status": found.status.value} for found in findings], [])
     else:
@@ -194,6 +204,17 @@ def check_broker(address: Address, settings: ClientSettings, *, is_expected: boo
             "broker", Status.WARN, text, f"This client is {__version__}: use the same version on both sides."
         )
     return Finding("broker", Status.OK, text)
+
+
+def check_limits(address: Address, settings: ClientSettings) -> list[Finding]:
+    """Ask the broker what limits it; one that cannot say is left alone."""
+    patient: ClientSettings = {"request_timeout_ms": _ANSWER_WITHIN_MS}
+    limits = ask_limits(pick(ConnectionConfig, {**patient, **settings}, addresses=(address,)))
+    if limits is None:
+        return []
+    if not limits:
+        return [Finding("load", Status.OK, "nothing limits the broker now")]
+    return [Finding(limit.what.replace("_", " "), Status.WARN, limit.text, limit.advice) for limit in limits]
 
 
 async def _version(address: Address, config: ConnectionConfig) -> str:

@@ -144,6 +144,7 @@ class Server:
             return
         try:
             self.http_port = await self._http_listener.open(listener.host, wanted, listener.backlog)
+            logger.info("HTTP on %s:%d", listener.host, self.http_port)
         except AddressInUse as error:
             if listener.http_port is not None:
                 raise AddressInUse(error.message, hint="Set listener.http_port to another port, or to -1.") from None

@@ -35,3 +35,8 @@ def set_up_logs(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.value.upper())
     root.propagate = False
+    # What uvicorn warns about, such as bytes that are no HTTP, is an everyday matter of a port on a network.
+    http = logging.getLogger("uvicorn.error")
+    http.handlers[:] = [handler]
+    http.setLevel(logging.ERROR)
+    http.propagate = False

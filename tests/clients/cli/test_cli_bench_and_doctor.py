@@ -29,6 +29,16 @@ def test_the_doctor_greets_the_broker(flymq: Flymq, tmp_path_factory: pytest.Tem
     assert all(finding["advice"] for finding in findings.values() if finding["status"] != "ok")
 
 
+def test_the_doctor_says_what_limits_the_broker(flymq: Flymq, tmp_path_factory: pytest.TempPathFactory) -> None:
+    seen = flymq("doctor", "--data-dir", str(tmp_path_factory.mktemp("data")), "-o", "json")
+    asked = json.loads(seen.out)[7:]  # what follows the greeting
+    assert asked
+    if len(asked) == 1 and asked[0]["what"] == "load":
+        assert asked[0]["text"] == "nothing limits the broker now"
+    else:  # this machine is busy, or its disk nearly full
+        assert {finding["status"] for finding in asked} == {"warn"}
+
+
 def test_a_fault_is_an_exit_code(flymq: Flymq) -> None:
     sick = flymq("doctor", "--data-dir", "/proc/1")
     assert sick.code == 1

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from flymq import FlyMQClient, __version__
-from flymq.testing import TestBroker
+from flymq.model.errors import AddressInUse
+from flymq.testing import TestBroker, running_broker
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "monitoring.md"
 
@@ -122,3 +124,28 @@ def test_the_page_for_people_uses_nothing_from_outside(http: httpx.Client) -> No
     assert "https://" not in page
     assert 'fetch("openapi.json")' in page
     assert http.get("/openapi.json").json()["openapi"] == "3.1.0"
+
+
+def test_who_waits_when_the_broker_stops_is_told_so() -> None:
+    with ThreadPoolExecutor(1) as pool, running_broker() as broker:
+        base = f"http://127.0.0.1:{broker.port}/api/v1"
+        httpx.post(f"{base}/topics", json={"name": "t", "partitions": 1})
+        waiting = pool.submit(httpx.get, f"{base}/topics/t/partitions/0/records?wait_ms=30000", timeout=20)
+        while httpx.get(f"{base.removesuffix('/api/v1')}/health").json()["connections"] < 2:
+            assert not waiting.done()
+    assert waiting.result().json()["records"] == []
+
+
+def test_a_port_that_is_taken_keeps_a_broker_from_starting_only_if_it_was_asked_for(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        pytest.raises(AddressInUse, match=str(broker.http_port)) as refused,
+        running_broker(settings={"listener.http_port": broker.http_port}),
+    ):
+        pass
+    assert "listener.http_port" in refused.value.hint
+    monkeypatch.setattr("flymq.server.build.HTTP_PORT", broker.http_port)  # as if it were the usual one
+    with running_broker(settings={"listener.http_port": ""}) as second:
+        assert second.http_port == -1
+        assert httpx.get(f"http://127.0.0.1:{second.port}/livez").status_code == 200

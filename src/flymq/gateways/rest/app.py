@@ -32,6 +32,7 @@ from flymq.gateways.rest.problems import problem_response
 from flymq.gateways.rest.shapes import Diagnosis, Health
 from flymq.model.errors import (
     BrokerStarting,
+    BrokerUnavailable,
     FlyMQError,
     InternalError,
     InvalidRequest,
@@ -152,7 +153,11 @@ class _Served:
             requests.failed("http", error.code)
             response = problem_response(error)
         except asyncio.CancelledError:
-            raise
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # What the request waited for was given up, not the request: so the broker stops.
+            response = problem_response(BrokerUnavailable("the broker is stopping"))
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             requests.failed("http", InternalError.code)

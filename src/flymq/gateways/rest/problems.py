@@ -30,6 +30,7 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.UnsupportedMediaType: 415,
     errors.IdempotencyKeyReused: 422,
     errors.BrokerStarting: 503,
+    errors.BrokerUnavailable: 503,
     errors.TopicNotFound: 404,
     errors.TopicExists: 409,
     errors.PartitionNotFound: 404,

@@ -18,6 +18,7 @@ from flymq.gateways.rest.connection import speaks_http
 from flymq.gateways.rest.login import Login
 from flymq.gateways.rest.paging import take_page
 from flymq.gateways.rest.problems import status_of
+from flymq.gateways.rest.reference import main
 from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
 from flymq.model.errors import FlyMQError, all_errors
@@ -99,3 +100,8 @@ def test_pages_cover_everything_once_in_order() -> None:
         taken, token = take_page(items, str, Page(limit=3, page_token=token))
         seen += taken
     assert seen == items
+
+
+def test_the_document_in_the_reference_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[4])
+    assert main(["--check"]) == 0
