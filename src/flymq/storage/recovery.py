@@ -19,7 +19,16 @@ from pathlib import Path
 from flymq.host.disk import Disk
 from flymq.model.errors import CorruptLog, InvalidBatch
 from flymq.record.checksum import crc32c
-from flymq.record.header import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, check_batch, parse_header
+from flymq.record.header import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    check_batch,
+    parse_header,
+)
 from flymq.storage.segment import DATA_SUFFIX, Segment, parse_name, segment_name
 
 _CUT_INFIX = f"{DATA_SUFFIX}.cut-"
@@ -81,9 +90,10 @@ def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
 
 def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> bool:
     """Tell a crash from rot by what the damaged batch looks like and what lies behind it."""
-    if _has_lost_sector(tail, position):
+    following = _find_batch(tail, next_offset)
+    if _has_lost_sector(tail, position) or _has_lost_beginning(tail, position, following):
         return True
-    if _is_whole(tail) or _batch_follows(tail, next_offset):
+    if following is not None or _is_whole(tail):
         return False
     # A segment with others behind it has lost its tail only if it is too short for its last batch.
     return is_last or _is_too_short(tail)
@@ -100,13 +110,24 @@ def _has_lost_sector(tail: bytes, position: int) -> bool:
     zeros = bytes(_SECTOR)
     first = -position % _SECTOR
     # The sector in which the damage begins may have lost its part behind the last good batch.
-    if first and not any(tail[: min(first, damaged_size)]):
+    if first > MAGIC_AT and not any(tail[: min(first, damaged_size)]):
         return True
     return any(
         tail[at : at + _SECTOR] == zeros[: len(tail) - at]
         for at in range(first, damaged_size, _SECTOR)
         if at < len(tail)
     )
+
+
+def _has_lost_beginning(tail: bytes, position: int, following: int | None) -> bool:
+    """Whether only the few bytes before the next sector were never written.
+
+    They are too few to tell by: a batch begins with zeros. But then all that comes after them matches the checksum.
+    """
+    lost = -position % _SECTOR
+    if not 0 < lost <= MAGIC_AT or any(tail[:lost]) or len(tail) < HEADER_SIZE:
+        return False
+    return crc32c(tail[ATTRIBUTES_AT:following]) == int.from_bytes(tail[CRC_AT:ATTRIBUTES_AT])
 
 
 def _is_whole(tail: bytes) -> bool:
@@ -129,8 +150,8 @@ def _is_too_short(tail: bytes) -> bool:
     return header.size > len(tail) and crc32c(tail[ATTRIBUTES_AT:]) != header.crc
 
 
-def _batch_follows(tail: bytes, next_offset: int) -> bool:
-    """Whether a whole batch with a later offset lies anywhere behind the damage."""
+def _find_batch(tail: bytes, next_offset: int) -> int | None:
+    """Return where, behind the damage, the first whole batch with a later offset begins."""
     view = memoryview(tail)
     at = tail.find(MAGIC, MAGIC_AT + 1)
     while at >= 0:
@@ -139,8 +160,8 @@ def _batch_follows(tail: bytes, next_offset: int) -> bool:
             header = parse_header(view, start)
             if 0 <= header.base_offset - next_offset < _OFFSETS_AHEAD_MAX:
                 check_batch(view, start)
-                return True
+                return start
         except InvalidBatch:
             pass
         at = tail.find(MAGIC, at + 1)
-    return False
+    return None

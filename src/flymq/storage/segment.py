@@ -213,7 +213,7 @@ class Segment:
                 header = parse_header(chunk, at)
                 if position + header.size > end:
                     raise InvalidBatch(f"the batch says {header.size} bytes, {end - position} are there")
-                _check_order(header, next_offset)
+                self._check_order(header, next_offset)
             except InvalidBatch as error:
                 raise self._corrupt(position, error) from error
             yield position, header
@@ -228,6 +228,8 @@ class Segment:
             least_offset = self.base_offset + relative_offset
         for position, header in self.walk(start, self.size, least_offset):
             if header.last_offset >= offset:
+                if header.next_offset > self.next_offset:
+                    raise self._corrupt(position, _reaches_too_far(header.next_offset))
                 return position, header
         return None
 
@@ -290,7 +292,7 @@ class Segment:
         # A base offset that rotted upwards shows only beside the one that follows.
         following = next(self.walk(end, self.size), None)
         if next_offset > (self.next_offset if following is None else following[1].base_offset):
-            raise self._corrupt(start, InvalidBatch(f"its offsets reach to {next_offset}, beyond those that follow"))
+            raise self._corrupt(start, _reaches_too_far(next_offset))
         self.mark_checked(start, end)
 
     def mark_checked(self, start: int, end: int) -> None:
@@ -306,7 +308,7 @@ class Segment:
                 if len(chunk) - at < HEADER_SIZE or len(chunk) - at < parse_header(chunk, at).size:
                     chunk, at = self._chunk(position, end), 0
                 header = check_batch(chunk, at)
-                _check_order(header, next_offset)
+                self._check_order(header, next_offset)
             except InvalidBatch as error:
                 raise self._corrupt(position, error) from error
             yield position, header
@@ -321,6 +323,12 @@ class Segment:
         if size > len(chunk) and position + size <= end:
             chunk = self.file.pread(size, position)
         return memoryview(chunk)
+
+    def _check_order(self, header: BatchHeader, next_offset: int) -> None:
+        if header.base_offset < next_offset:
+            raise InvalidBatch(f"its offsets begin at {header.base_offset}, the ones before it end at {next_offset}")
+        if header.last_offset - self.base_offset > OFFSETS_MAX:
+            raise _reaches_too_far(header.next_offset)
 
     def _corrupt(self, position: int, error: InvalidBatch) -> CorruptLog:
         return CorruptLog(f"{self._path} at byte {position}: {error}")
@@ -367,6 +375,5 @@ def parse_name(name: str, suffix: str) -> int | None:
     return int(digits) if named_so and digits + suffix == name else None
 
 
-def _check_order(header: BatchHeader, next_offset: int) -> None:
-    if header.base_offset < next_offset:
-        raise InvalidBatch(f"its offsets begin at {header.base_offset}, the ones before it end at {next_offset}")
+def _reaches_too_far(next_offset: int) -> InvalidBatch:
+    return InvalidBatch(f"its offsets reach to {next_offset}, beyond those that follow")

@@ -138,7 +138,7 @@ class LogBesideList:
         sequence = -1 if producer_id < 0 else 0 if bump_epoch else self.memory.next_sequence(producer_id)
         self._append(
             encode_batch(
-                [(b"key", bytes(value_bytes), (), self.now_ms - age_ms + n) for n in range(records)],
+                [(b"key", b"v" * value_bytes, (), self.now_ms - age_ms + n) for n in range(records)],
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=sequence,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from log_model import LogBesideList, open_beside_list, random_step
+from tests.property.storage.log_model import LogBesideList, open_beside_list, random_step
 
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
 from flymq.storage.log import Log
