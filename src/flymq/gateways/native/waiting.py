@@ -19,7 +19,9 @@ def when_done(waiting: Sequence[asyncio.Future[None]], answer: Any) -> Later:
         left -= 1
         if result.done():
             return
-        if (error := future.exception()) is not None:
+        if future.cancelled():  # the broker stops; nobody can say whether it was in time
+            result.cancel()
+        elif (error := future.exception()) is not None:
             result.set_exception(error)
         elif left == 0:
             result.set_result(answer)
