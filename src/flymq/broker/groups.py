@@ -228,12 +228,14 @@ class Groups:
     def _joined(self, group: Group, member_id: str) -> Joined:
         value = group.value
         assigns = value.leader == member_id and not value.is_shared
+        # A leader that comes back to a group whose shares are known is told of no leader: it would share out again.
+        leader = value.leader if assigns or value.leader != member_id else ""
         return Joined(
             member_id,
             value.generation,
             value.kind,
             value.protocol,
-            value.leader,
+            leader,
             assigns,
             value.members if assigns else (),
         )

@@ -264,9 +264,10 @@ class Group:
             self._join_until_s = max(self._join_until_s or 0.0, self._began_s + self._rebalance_timeout_s())
             return member_id
         self._check_instance(member_id, join.instance)
-        wants_change = member.value.protocols != join.protocols or (
-            member_id == self.value.leader and not join.assigned_by_broker and self.state is GroupState.STABLE
-        )
+        leads_itself = member_id == self.value.leader and not join.assigned_by_broker
+        # A leader that joins again wants to share out anew; one that returns under its instance name only its place.
+        calls_together = leads_itself and bool(join.member_id) and self.state is GroupState.STABLE
+        wants_change = calls_together or member.value.protocols != join.protocols
         member.value = msgspec.structs.replace(saved, share=member.value.share)
         member.touch(now_s)
         if wants_change:

@@ -10,9 +10,16 @@ from tests.simulation.virtual_time import run
 from tests.simulation.world import Node, World
 
 from flymq.broker.groups import Committer, Joined
+from flymq.broker.maintenance import Maintenance
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState, Join
-from flymq.coordination.subscriptions import Subscription, encode_subscription, parse_assignment
+from flymq.coordination.subscriptions import (
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+    parse_assignment,
+)
+from flymq.host.tasks import InlineThreads
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
     GroupFull,
@@ -222,6 +229,40 @@ def test_limits_are_kept() -> None:
             await join(node)
         errors, _ = node.groups.commit("h", OUTSIDE, {ORDERS: OffsetValue(1, metadata="x" * 5_000)})
         assert isinstance(errors[ORDERS], OffsetMetadataTooLarge)
+
+    in_world(scenario)
+
+
+def test_a_static_leader_that_returns_to_a_settled_group_is_not_asked_to_share_out() -> None:
+    async def scenario(world: World, node: Node) -> None:
+        leader = await join(node, instance="one", native=False)
+        shares = {leader.member_id: encode_assignment([ORDERS])}
+        await node.groups.sync("g", Committer(leader.member_id, leader.generation), shares)
+        again = await join(node, instance="one", native=False)
+        assert (again.generation, again.assigns, again.leader) == (leader.generation, False, "")
+        assert await share(node, again) == [0]
+
+    in_world(scenario)
+
+
+def test_compaction_of_the_log_changes_nothing() -> None:
+    async def scenario(world: World, node: Node) -> None:
+        await node.admin.alter("__offsets", {"segment.bytes": 1024, "min.cleanable.ratio.percent": 1})
+        joined = await join(node)
+        committer = Committer(joined.member_id, joined.generation)
+        for offset in range(100):
+            await commit(node, offset, committer, TopicPartition("orders", offset % 4))
+        before = sum(partition.log.size for partition in node.topics.get("__offsets").partitions)
+        maintenance = Maintenance(node.topics, node.flusher, InlineThreads(), node.clock)
+        for partition in node.topics.get("__offsets").partitions:
+            await maintenance.checkpoint(partition.log)
+            await maintenance.compact(partition.log)
+        after = sum(partition.log.size for partition in node.topics.get("__offsets").partitions)
+        assert after < before / 4
+        await world.crash()
+        node = await world.start()
+        assert offsets(node) == {TopicPartition("orders", number): 96 + number for number in range(4)}
+        node.groups.heartbeat("g", committer)
 
     in_world(scenario)
 
