@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flymq.broker.deadlines import Deadlines
 from flymq.broker.groups import Committer, Groups, OffsetsToCommit
@@ -63,6 +63,7 @@ from flymq.storage.admission import Appended
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+_SETTLE_S = 5.0
 
 Waiting = list[asyncio.Future[None]]
 """What must be on the disk before an answer."""
@@ -101,7 +102,7 @@ class Transactions:
         """Replay the log; end what was being ended, and abort what a crash has interrupted."""
         for number, table in enumerate(self._tables):
             table.apply(self._topic.replay(number))
-        await asyncio.gather(*(self._end_later(name) for name, value in self._all() if value.state.is_ending))
+        await self._settle(name for name, value in self._all() if value.state.is_ending)
         partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
         for name, value in self._all():
             is_left_open = name in partitions or name in groups
@@ -116,11 +117,16 @@ class Transactions:
                     now_ms=self._clock.now_ms(),
                 )
                 self._write(name, entries)
-                self._end_later(name)
             elif value.state is TransactionState.ONGOING:
                 age_ms = self._clock.now_ms() - value.began_at_ms
                 self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
-        await asyncio.gather(*self._ending.values())
+        await self._settle(name for name, value in self._all() if value.state.is_ending)
+
+    async def _settle(self, names: Iterable[str]) -> None:
+        """End these transactions. One that a failed disk holds up does not hold up the start: it is tried again."""
+        ends = [self._end_later(name) for name in names]
+        if ends:
+            await asyncio.wait(ends, timeout=_SETTLE_S)
 
     def _find_open_partitions(self, was_clean: bool) -> dict[str, list[TopicPartition]]:
         """Return where transactions are open that should not be; end those of producers that nobody is any more."""
@@ -128,14 +134,14 @@ class Transactions:
         found: dict[str, list[TopicPartition]] = {}
         for partition in self._topics.partitions():
             for producer in partition.log.producers.all():
-                if producer.open_since is None:
+                if producer.open_since is None or partition.log.failure is not None:
                     continue
                 identity = ProducerIdentity(producer.producer_id, producer.epoch)
                 if identity not in owners:
                     partition.append_marker(self._marker(MarkerType.ABORT, identity, coordinator_epoch=0))
                     continue
                 name, value = owners[identity]
-                if not was_clean or partition.name not in value.partitions:
+                if not value.state.is_ending and not (was_clean and partition.name in value.partitions):
                     found.setdefault(name, []).append(partition.name)
         return found
 
@@ -149,7 +155,7 @@ class Transactions:
                     self._groups.end_transaction(group.name, identity, committed=False)
                     continue
                 name, value = owners[identity]
-                if not was_clean or group.name not in value.groups:
+                if not value.state.is_ending and not (was_clean and group.name in value.groups):
                     found.setdefault(name, []).append(group.name)
         return found
 

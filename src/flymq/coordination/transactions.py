@@ -181,6 +181,7 @@ def decide_abort_left_open(
     now_ms: int,
 ) -> list[Entry]:
     """After a crash: abort what was open, also in partitions and groups of which the log has lost the entry."""
+    assert not value.state.is_ending, "how it ends was decided"
     left_open = replace(
         value,
         partitions=tuple(dict.fromkeys((*value.partitions, *partitions))),

@@ -245,6 +245,24 @@ def test_a_static_leader_that_returns_to_a_settled_group_is_not_asked_to_share_o
     in_world(scenario)
 
 
+@pytest.mark.parametrize("native_leads", [True, False])
+def test_members_of_two_protocols_share_one_group(native_leads: bool) -> None:
+    async def scenario(world: World, node: Node) -> None:
+        leader = asyncio.ensure_future(join(node, native=native_leads))
+        await asyncio.sleep(0)
+        other = await join(node, native=not native_leads)
+        led = await leader
+        shares = None
+        if led.assigns:
+            names = [member.member_id for member in led.members]
+            shares = {name: encode_assignment([TopicPartition("orders", at)]) for at, name in enumerate(names)}
+        await node.groups.sync("g", Committer(led.member_id, led.generation), shares)
+        mine, theirs = await share(node, led), await share(node, other)
+        assert sorted(mine + theirs) == ([0, 1, 2, 3] if native_leads else [0, 1])
+
+    in_world(scenario)
+
+
 def test_compaction_of_the_log_changes_nothing() -> None:
     async def scenario(world: World, node: Node) -> None:
         await node.admin.alter("__offsets", {"segment.bytes": 1024, "min.cleanable.ratio.percent": 1})
