@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 _BLOCK = re.compile(r"^```(python|shell)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
+_ADDRESS = re.compile(r"localhost:(?:8080|9092)")
+
 
 def pages_with_examples() -> list[Path]:
     return [page for page in PAGES if _BLOCK.search(page.read_text())]
@@ -30,10 +32,9 @@ def test_the_examples_of_a_page_run_in_their_order(page, flymq_broker, monkeypat
     names: dict[str, object] = {"__name__": "__main__"}
     text = page.read_text()
     for block in _BLOCK.finditer(text):
-        language, source = block.groups()
+        language, source = block[1], _ADDRESS.sub(flymq_broker.address, block[2])
         if language == "shell":
-            here = source.replace("localhost:8080", flymq_broker.address)
-            subprocess.run(["bash", "-ec", here], check=True, timeout=60)
+            subprocess.run(["bash", "-ec", source], check=True, timeout=60)
         else:
             line = text.count("\n", 0, block.start()) + 1
             code = compile("\n" * line + source, str(page), "exec")
