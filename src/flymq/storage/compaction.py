@@ -10,9 +10,9 @@ A run takes three steps, so that the loop is never held up and a crash at any po
    made is left as it is.
 
 What goes: records with a later one of the same key, records of aborted transactions, and, once they were kept for
-`delete.retention.ms` since compaction first met them, tombstones and transaction markers. What stays: records without
-a key, everything from the first open transaction on, the last batch of each producer (emptied: its sequence number
-tells repeats apart) and the marker behind it.
+`delete.retention.ms` since compaction first met them, tombstones and markers of transactions of which nothing is left.
+What stays: records without a key, everything from the first open transaction on, the last batch of each producer
+(emptied: its sequence number tells repeats apart).
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class CompactionPlan:
         self.disk.remove_directory(scratch)
         self.disk.make_directory(scratch)
         result = CompactionResult()
+        unended: set[int] = set()
         for group in self._groups():
-            compacted = self._rewrite(group, last_offsets, scratch)
+            compacted = self._rewrite(group, last_offsets, unended, scratch)
             result.groups.append([segment.base_offset for segment in group])
             result.bytes_before += sum(segment.size for segment in group)
             result.bytes_after += compacted.size
@@ -124,28 +125,42 @@ class CompactionPlan:
         if group:
             yield group
 
-    def _rewrite(self, group: list[Segment], last_offsets: dict[bytes, int], scratch: Path) -> Segment:
-        """Write the batches of `group` that stay to a new segment."""
+    def _rewrite(
+        self, group: list[Segment], last_offsets: dict[bytes, int], unended: set[int], scratch: Path
+    ) -> Segment:
+        """Write the batches of `group` that stay to a new segment.
+
+        `unended` are the producers that have batches left of a transaction whose marker is still to come.
+        """
         target = Segment.create(
             self.disk, scratch, group[0].base_offset, index_interval_bytes=self.config.index_interval_bytes
         )
         for segment in group:
             for header, batch in _batches(segment):
-                kept = self._marker(header, batch) if header.is_control else self._compact(header, batch, last_offsets)
+                if header.is_control:
+                    kept = self._marker(header, batch, has_records_left=header.producer_id in unended)
+                    unended.discard(header.producer_id)
+                else:
+                    kept = self._compact(header, batch, last_offsets)
+                    if kept is not None and header.is_transactional:
+                        unended.add(header.producer_id)
                 if kept is not None:
                     target.append([kept], [check_batch(kept)])
         target.seal()
         return target
 
-    def _marker(self, header: BatchHeader, batch: bytes) -> bytes | bytearray | None:
-        """Return a marker, with the time from which on it may go; None from then on."""
+    def _marker(self, header: BatchHeader, batch: bytes, *, has_records_left: bool) -> bytes | bytearray | None:
+        """Return a marker, with the time from which on it may go; None from then on, if nobody needs it."""
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             return retain(batch, 0, _always, delete_horizon_ms=self.now_ms + self.config.delete_retention_ms)
-        # A reader that is told of an aborted transaction needs to meet its end; and a replay that meets the emptied
-        # last batch of a transaction needs to learn that it is not open.
-        is_needed = self._is_aborted(header) or header.last_offset > self.producer_ends.get(
-            header.producer_id, header.last_offset
+        # A reader that is told of an aborted transaction needs to meet its end. So does a replay that meets a batch of
+        # any transaction, even an emptied one: else it would take the transaction for open. And a producer's last
+        # marker tells its epoch.
+        is_needed = (
+            has_records_left
+            or self._is_aborted(header)
+            or header.last_offset > self.producer_ends.get(header.producer_id, header.last_offset)
         )
         return batch if is_needed or horizon_ms > self.now_ms else None
 

@@ -90,7 +90,12 @@ def _ended_in_order(disk: Disk, directory: Path, active: Segment) -> bool:
     if marker is None or (marker.segment, marker.size) != (active.base_offset, active.size):
         return False
     active.make_writable(active.size)
-    return active.next_offset == marker.end_offset
+    if active.next_offset != marker.end_offset:
+        raise CorruptLog(
+            f"{active.path} at byte {active.size}: the batches end at offset {active.next_offset}, "
+            f"when the log was closed they ended at {marker.end_offset}"
+        )
+    return True
 
 
 def _recover(

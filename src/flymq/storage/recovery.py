@@ -13,6 +13,7 @@ At the first one that is not whole there are two cases, and they must not be con
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +33,9 @@ from flymq.record.header import (
 from flymq.storage.segment import DATA_SUFFIX, Segment, parse_name, segment_name
 
 _CUT_INFIX = f"{DATA_SUFFIX}.cut-"
+_OFFSET_BYTES = 8
 _SECTOR = 512
+_ZEROS_MIN = 8
 _OFFSETS_AHEAD_MAX = 1 << 40  # a batch found behind damage must plausibly belong to this log
 
 
@@ -52,7 +55,7 @@ def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader]
     end = segment.file.size()
     position = start
     try:
-        for at, header in segment.check(start, end):
+        for at, header in segment.check(start, end, segment.next_offset):
             note(at, header)
             position = at + header.size
     except CorruptLog:
@@ -91,7 +94,7 @@ def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
 def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> bool:
     """Tell a crash from rot by what the damaged batch looks like and what lies behind it."""
     following = _find_batch(tail, next_offset)
-    if _has_lost_sector(tail, position) or _has_lost_beginning(tail, position, following):
+    if _has_lost_sector(tail, position, following) or _has_lost_beginning(tail, position, next_offset, following):
         return True
     if following is not None or _is_whole(tail):
         return False
@@ -99,12 +102,11 @@ def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> 
     return is_last or _is_too_short(tail)
 
 
-def _has_lost_sector(tail: bytes, position: int) -> bool:
+def _has_lost_sector(tail: bytes, position: int, following: int | None) -> bool:
     """Whether a sector of the damaged batch was never written. Lost sectors are whole, aligned and zero."""
-    try:
-        damaged_size = min(parse_header(tail).size, len(tail))
-    except InvalidBatch:
-        damaged_size = min(HEADER_SIZE, len(tail))
+    damaged_size = len(tail) if following is None else following
+    with suppress(InvalidBatch):
+        damaged_size = min(damaged_size, parse_header(tail).size)
     if not any(tail[:damaged_size]):
         return True
     zeros = bytes(_SECTOR)
@@ -112,21 +114,25 @@ def _has_lost_sector(tail: bytes, position: int) -> bool:
     # The sector in which the damage begins may have lost its part behind the last good batch.
     if first > MAGIC_AT and not any(tail[: min(first, damaged_size)]):
         return True
+    # At the end of the file a few zeros are no sign: many a batch ends with some.
     return any(
         tail[at : at + _SECTOR] == zeros[: len(tail) - at]
         for at in range(first, damaged_size, _SECTOR)
-        if at < len(tail)
+        if at + _ZEROS_MIN <= len(tail)
     )
 
 
-def _has_lost_beginning(tail: bytes, position: int, following: int | None) -> bool:
+def _has_lost_beginning(tail: bytes, position: int, next_offset: int, following: int | None) -> bool:
     """Whether only the few bytes before the next sector were never written.
 
-    They are too few to tell by: a batch begins with zeros. But then all that comes after them matches the checksum.
+    They are too few to tell by: a batch begins with zeros. But then its offset has lost more than one bit, or else all
+    that comes after them matches the checksum.
     """
     lost = -position % _SECTOR
     if not 0 < lost <= MAGIC_AT or any(tail[:lost]) or len(tail) < HEADER_SIZE:
         return False
+    if lost >= _OFFSET_BYTES and next_offset.bit_count() > 1:
+        return True
     return crc32c(tail[ATTRIBUTES_AT:following]) == int.from_bytes(tail[CRC_AT:ATTRIBUTES_AT])
 
 

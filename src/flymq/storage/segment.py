@@ -138,7 +138,7 @@ class Segment:
         self._max_timestamp = self._times.last_timestamp
         self.next_offset = self.base_offset
         self._hints.clear()
-        for at, header in self.walk(self._indexed_until, position):
+        for at, header in self.check(self._indexed_until, position):
             self.note(header, at)
 
     def save_indexes(self) -> None:
@@ -299,9 +299,9 @@ class Segment:
         """Remember that the checksums in [start, end) were right."""
         self._checked.add(start, end)
 
-    def check(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    def check(self, start: int, end: int, least_offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of each good batch in [start, end); raise CorruptLog at the first other one."""
-        position, next_offset = start, self.base_offset
+        position, next_offset = start, max(least_offset, self.base_offset)
         chunk, at = memoryview(b""), 0
         while position < end:
             try:

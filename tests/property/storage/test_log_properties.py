@@ -1,4 +1,4 @@
-"""Whatever is done to a log, in whatever order, it behaves like a list: on the real disk, a simulated one, in memory."""
+"""Whatever is done to a log, it behaves like a list: on the real disk, on a simulated one, in memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.property.storage.log_model import CONFIG, PRODUCER_IDS, LogBesideList, open_beside_list
 
 from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.record.control import MarkerType
 from flymq.storage.log import Log
 from flymq.storage.memory import MemoryLog
-from tests.property.storage.log_model import CONFIG, PRODUCER_IDS, LogBesideList, open_beside_list
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=30)
 
