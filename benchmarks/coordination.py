@@ -57,9 +57,9 @@ def _connected(port: int) -> Iterator[RawClient]:
 def _commits(client: RawClient, scale: float) -> list[Row]:
     disk_per_s = _appends_per_s(int(400 * scale))
     alone = client.round_trips(_commit_request("g"), int(400 * scale))
-    count = int(20_000 * scale)
+    count = int(8_000 * scale)
     together = median(count / client.flood(_commit_request("g"), count, inflight=64) for _ in range(_ROUNDS))
-    spread = median(_commits_of_many_groups(client, 64, int(300 * scale)) for _ in range(_ROUNDS))
+    spread = median(_commits_of_many_groups(client, 64, int(120 * scale)) for _ in range(_ROUNDS))
     beside: dict[str, Any] = {"peer": "append + fsync, alone", "peer_value": disk_per_s}
     return [
         row("offset commits, one at a time", len(alone) / sum(alone), "1/s", **beside),
@@ -131,7 +131,7 @@ class _Producer:
 
 def _transactions(client: RawClient, scale: float) -> list[Row]:
     rows = []
-    for producers, records, count in ((1, 10, 300), (20, 10, 4000), (20, 1000, 1000)):
+    for producers, records, count in ((1, 10, 200), (20, 10, 2000), (20, 1000, 400)):
         count = max(producers, int(count * scale))
         pairs = [
             (_exactly_once(client, producers, records, count), _at_least_once(client, producers, records, count))
