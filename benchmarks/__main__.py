@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.row import Row, show
 
-SUITES = ("record_codec", "log", "broker", "sdk", "coordination", "rest")
+SUITES = ("record_codec", "log", "broker", "sdk", "coordination", "kafka", "rest")
 
 
 def main() -> None:
