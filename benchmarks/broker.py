@@ -16,6 +16,7 @@ from benchmarks.raw_client import RawClient, percentile, produce_request
 from benchmarks.row import Row, row, show
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.messages.records import Fetch, FetchPartition
+from flymq.wire.native.messages.session import Ping
 from flymq.wire.native.messages.topics import CreateTopic
 
 TOPIC = "bench"
@@ -129,31 +130,16 @@ def _delivery_times(measured: Measured, producer: RawClient, request: bytes, cou
     """Return, sorted, how long it took from sending a record until a consumer that waits for it had it."""
     consumer = RawClient(measured.port)
     offset = consumer.ask(Fetch(partitions=[FetchPartition(TOPIC, 0, 0)])).partitions[0].high_watermark  # type: ignore[attr-defined]
-    arrived = 0.0
-    got, may_ask = threading.Semaphore(0), threading.Semaphore(0)
-
-    def consume() -> None:
-        nonlocal arrived
-        for at in range(count):
-            fetch = Fetch(partitions=[FetchPartition(TOPIC, 0, offset + at)], max_wait_ms=10_000)
-            consumer.socket.sendall(encode_request(fetch))
-            may_ask.release()
-            consumer.receive_frames(1)
-            arrived = time.perf_counter()
-            got.release()
-
-    thread = threading.Thread(target=consume)
-    thread.start()
     times = []
-    for _ in range(count):
-        may_ask.acquire()
-        time.sleep(0.0005)  # the broker should have the fetch before the record
+    for at in range(count):
+        fetch = Fetch(partitions=[FetchPartition(TOPIC, 0, offset + at)], max_wait_ms=10_000)
+        consumer.socket.sendall(encode_request(fetch))
+        consumer.ask(Ping())  # answered at once: the fetch before it waits
         sent = time.perf_counter()
         producer.socket.sendall(request)
-        got.acquire()
-        times.append(arrived - sent)
+        consumer.receive_frames(1)
+        times.append(time.perf_counter() - sent)
         producer.receive_frames(1)
-    thread.join()
     return sorted(times)
 
 

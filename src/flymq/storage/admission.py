@@ -17,6 +17,7 @@ from flymq.record.header import (
     BatchHeader,
     Buffer,
     check_batch,
+    header_of,
     set_log_append_time,
 )
 from flymq.storage.producers import Producers
@@ -147,4 +148,4 @@ def _with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tu
 def _assign(admitted: Admitted, batch: memoryview, header: BatchHeader, offset: int, leader_epoch: int) -> None:
     admitted.pieces.append(_ASSIGNED.pack(offset, header.length, leader_epoch))
     admitted.pieces.append(batch[_ASSIGNED.size :])
-    admitted.headers.append(BatchHeader._make((offset, header.length, leader_epoch, *header[3:])))
+    admitted.headers.append(header_of((offset, header.length, leader_epoch, *header[3:])))
