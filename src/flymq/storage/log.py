@@ -425,6 +425,8 @@ class Log:
         end_offset = gone[-1].next_offset
 
         def remove() -> None:
+            for segment in gone:
+                segment.remove_indexes()  # they can be built again, and on a full disk they make room for what follows
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
             with self._checkpoint_lock:
                 start_offset = max(end_offset, self._checkpoint.start_offset)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from pathlib import Path
 
 from flymq.host.disk import ASIDE_SUFFIX, Disk
-from flymq.model.errors import CorruptLog, FileVanished
+from flymq.model.errors import CorruptLog, DiskFull, FileVanished
 from flymq.model.topic_config import TopicConfig
 from flymq.storage.checkpoint import (
     Checkpoint,
@@ -35,8 +36,10 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
     if not _ended_in_order(disk, directory, segments[-1]):
         report.clean = False
         segments = _recover(disk, directory, segments, checkpoint, compacted, report)
-        checkpoint = Checkpoint(checkpoint.start_offset, segments[-1].base_offset, segments[-1].size)
-        write_checkpoint(disk, directory, checkpoint)
+        recovered = Checkpoint(checkpoint.start_offset, segments[-1].base_offset, segments[-1].size)
+        with suppress(DiskFull):  # a log must open for retention to make room; then the next scan is as long as this
+            write_checkpoint(disk, directory, recovered)
+            checkpoint = recovered
     end_offset = segments[-1].next_offset
     epochs = open_epochs(disk, directory)
     epochs.cut_end(end_offset + 1)
@@ -116,7 +119,8 @@ def _recover(
             _set_aside(disk, segment, report)
             continue
         if kept and kept[-1] in rest:
-            kept[-1].seal()
+            with suppress(DiskFull):  # then its indexes stay in memory
+                kept[-1].seal()
         kept.append(segment)
         start = checkpoint.recovery_position if segment.base_offset == checkpoint.recovery_offset else 0
         _scan(disk, segment, start, report, is_last=segment is segments[-1])
