@@ -23,7 +23,7 @@ from flymq.storage import compaction
 from flymq.storage.log import Log
 from flymq.storage.opening import open_log
 
-SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "200")) // 2
+SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 DIRECTORY = Path("/data/topics/prices/0")
 NOW_MS = 1_700_000_000_000
 KEEP_TOMBSTONES_MS = 100

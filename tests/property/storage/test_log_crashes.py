@@ -14,7 +14,7 @@ from flymq.host.simulated_disk import PowerCut, SimulatedDisk
 from flymq.storage.log import Log
 from flymq.storage.opening import open_log
 
-SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "200"))
+SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 LIVES = 4
 STEPS = 60
 DIRECTORY = Path("/data/topics/orders/0")

@@ -15,7 +15,7 @@ from flymq.storage.log import Log
 from flymq.storage.opening import open_log
 from flymq.storage.segment import DATA_SUFFIX
 
-SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "200"))
+SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 STEPS = 60
 DIRECTORY = Path("/data/topics/orders/0")
 BASE_OFFSET_BYTES = range(8)  # not under the checksum, but offsets must rise
