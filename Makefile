@@ -39,6 +39,7 @@ lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra server --extra cli \
 	    pyproject.toml -o requirements/server.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra dev \
+	    --override requirements/overrides.txt \
 	    pyproject.toml -o requirements/dev.txt
 
 clean:  ## Remove everything that was built or installed here
@@ -60,12 +61,12 @@ NATIVE := setup.py pyproject.toml src/flymq/record/_fast.pyx
 
 $(VENV)/.server: $(VENV)/bin/python requirements/server.txt $(BUILD_TOOLS) $(NATIVE)
 	@echo "Installing FlyMQ into $(VENV) …"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/server.txt -r $(BUILD_TOOLS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements/server.txt -r $(BUILD_TOOLS)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python requirements/dev.txt $(BUILD_TOOLS) $(NATIVE)
 	@echo "Installing FlyMQ and its development tools into $(VENV) …"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements/dev.txt -r $(BUILD_TOOLS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements/dev.txt -r $(BUILD_TOOLS)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@ $(VENV)/.server

@@ -1,0 +1,32 @@
+"""Every failure FlyMQ expects, as a noun with a meaning.
+
+A `FlyMQError` has a stable `code` that travels over every protocol, says whether trying again can help
+(`retriable`), and carries a `hint` for the person who reads it. Raise it where you know it; translate it once, in
+a gateway's table. What cannot happen is an `assert`, not an error of this package.
+"""
+
+from __future__ import annotations
+
+from flymq.model.errors.base import *
+from flymq.model.errors.batches import *
+from flymq.model.errors.connections import *
+from flymq.model.errors.disk import *
+from flymq.model.errors.groups import *
+from flymq.model.errors.http import *
+from flymq.model.errors.metadata import *
+from flymq.model.errors.requests import *
+from flymq.model.errors.topics import *
+from flymq.model.errors.transactions import *
+from flymq.model.errors.values import *
+
+
+def all_errors() -> dict[str, type[FlyMQError]]:
+    """Map each stable code to its class."""
+    found: dict[str, type[FlyMQError]] = {}
+    pending: list[type[FlyMQError]] = [FlyMQError]
+    while pending:
+        error = pending.pop()
+        assert found.get(error.code, error) is error, f"two errors share the code {error.code}"
+        found[error.code] = error
+        pending.extend(error.__subclasses__())
+    return found
