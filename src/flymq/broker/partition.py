@@ -43,6 +43,11 @@ class PartitionRead:
     def length(self) -> int:
         return 0 if self.slice is None else self.slice.length
 
+    @property
+    def offsets(self) -> int:
+        """How many offsets were read: what stands for the records where nobody looks into the batches."""
+        return 0 if self.slice is None else self.slice.offsets
+
 
 class Partition:
     """The leader of one partition."""

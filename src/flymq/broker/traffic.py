@@ -1,7 +1,7 @@
-"""How much was written and read, by protocol and topic. Counted for each batch of a request, never for each record.
+"""How much was written and read, by protocol and topic. Counted for each part of a request, never for each record.
 
-Records that are read are not counted: they leave as slices of a file that nobody looks into. How fast groups read in
-records shows in their committed offsets.
+What is read leaves as slices of a file that nobody looks into, so records are counted by the offsets that a slice
+covers. That is exact but for the offsets that hold no record: markers of transactions, and what compaction took away.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from collections.abc import Iterator
 class Flow:
     """What one protocol has moved to and from one topic. Plain numbers that only grow."""
 
-    __slots__ = ("bytes_in", "bytes_out", "records_in")
+    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
 
     def __init__(self) -> None:
         self.records_in = 0
         self.bytes_in = 0
+        self.records_out = 0
         self.bytes_out = 0
 
     def add(self, other: Flow) -> None:
         self.records_in += other.records_in
         self.bytes_in += other.bytes_in
+        self.records_out += other.records_out
         self.bytes_out += other.bytes_out
 
 
@@ -41,8 +43,9 @@ class Traffic:
         flow.records_in += records
         flow.bytes_in += size
 
-    def read(self, protocol: str, topic: str, size: int) -> None:
+    def read(self, protocol: str, topic: str, records: int, size: int) -> None:
         flow = self._flows.get((protocol, topic)) or self._add(protocol, topic)
+        flow.records_out += records
         flow.bytes_out += size
 
     def by_protocol(self) -> dict[str, Flow]:

@@ -113,6 +113,7 @@ def _traffic(measured: Measured) -> Iterator[str]:
     flows = [(labels(protocol=name), flow) for name, flow in sorted(measured.broker.traffic.by_protocol().items())]
     yield from counters("flymq_messages_in_total", "Records written.", [(at, f.records_in) for at, f in flows])
     yield from counters("flymq_bytes_in_total", "Bytes of batches written.", [(at, f.bytes_in) for at, f in flows])
+    yield from counters("flymq_messages_out_total", "Records read.", [(at, f.records_out) for at, f in flows])
     yield from counters("flymq_bytes_out_total", "Bytes of batches read.", [(at, f.bytes_out) for at, f in flows])
 
 
@@ -210,6 +211,7 @@ def _topic_flows(broker: Broker) -> Iterator[str]:
     yield from counters(
         "flymq_topic_bytes_in_total", "Bytes of batches written.", ((at, f.bytes_in) for at, f in flows)
     )
+    yield from counters("flymq_topic_messages_out_total", "Records read.", ((at, f.records_out) for at, f in flows))
     yield from counters("flymq_topic_bytes_out_total", "Bytes of batches read.", ((at, f.bytes_out) for at, f in flows))
 
 

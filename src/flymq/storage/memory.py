@@ -25,6 +25,8 @@ class MemorySlice:
     """Whole batches in memory."""
 
     data: bytes
+    offsets: int
+    """How many offsets it covers from the one asked for on."""
 
     @property
     def length(self) -> int:
@@ -140,14 +142,15 @@ class MemoryLog:
             )
         end = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         chosen: list[bytes] = []
-        length = 0
+        length, next_offset = 0, offset
         for at in range(self._find(offset), len(self._batches)):
             batch = self._batches[at]
             if batch.header.last_offset >= end or (chosen and length + batch.size > bytes_max):
                 break
             chosen.append(batch.data)
             length += batch.size
-        return MemorySlice(b"".join(chosen)) if chosen else None
+            next_offset = batch.header.next_offset
+        return MemorySlice(b"".join(chosen), next_offset - offset) if chosen else None
 
     def _find(self, offset: int) -> int:
         """Return the index of the first batch whose last offset is at or behind `offset`."""

@@ -42,6 +42,8 @@ class LogSlice:
     file: File
     position: int
     length: int
+    offsets: int
+    """How many offsets it covers from the one asked for on: its records, and whatever lies between them."""
 
     def read(self) -> bytes:
         return self.file.pread(self.length, self.position)
@@ -252,27 +254,27 @@ class Segment:
         if found is None or found[1].last_offset >= end_offset:
             return None
         start, first = found
-        limit = self.size
+        limit = self.size, self.next_offset
         if end_offset < self.next_offset:
             behind = self.find(end_offset)
-            limit = self.size if behind is None else behind[0]
-        end = self._align(start, first, start + bytes_max, limit)
+            limit = limit if behind is None else (behind[0], behind[1].base_offset)
+        end, next_offset = self._align(start, first, start + bytes_max, limit)
         self._ensure_checked(start, end)
         if end == self.size:
             self._hint(self.next_offset, end)
-        return LogSlice(self.file, start, end - start)
+        return LogSlice(self.file, start, end - start, next_offset - max(offset, first.base_offset))
 
-    def _align(self, start: int, first: BatchHeader, wanted: int, limit: int) -> int:
-        """Return the end of the last batch that ends at or before `wanted`; at least the first one's."""
-        if wanted >= limit:
+    def _align(self, start: int, first: BatchHeader, wanted: int, limit: tuple[int, int]) -> tuple[int, int]:
+        """Return where the last batch ends that ends at or before `wanted`, at least the first, and the next offset."""
+        if wanted >= limit[0]:
             return limit
-        end = start + first.size
-        for position, header in self.walk(max(end, self.offsets.floor_of_position(wanted)), limit):
+        end, next_offset = start + first.size, first.next_offset
+        for position, header in self.walk(max(end, self.offsets.floor_of_position(wanted)), limit[0]):
             if position > wanted:
                 break
-            end = position
+            end, next_offset = position, header.base_offset
             self._hint(header.base_offset, position)
-        return end
+        return end, next_offset
 
     def _hint(self, offset: int, position: int) -> None:
         """Remember where a reader will most likely go on."""

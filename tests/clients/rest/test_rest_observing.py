@@ -1,12 +1,14 @@
 """What probes and Prometheus are told."""
 
 import re
+import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
+from confluent_kafka import Consumer
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -51,13 +53,42 @@ def test_what_was_written_and_read_is_counted_by_protocol_and_topic(
     api.get(f"/topics/{topic}/partitions/0/records")
     with FlyMQClient(broker.address) as client:
         client.produce_batch(topic, [b"1", b"2"], partition=1)
-        assert client.fetch(topic, 1, 0)
+        assert len(client.fetch(topic, 1, 0)) == 2
+        assert client.consume(topic, 1, partition=1).value == b"2"
     page = "/metrics/detailed"
     assert value(http, page, "flymq_topic_messages_in_total", topic=topic, protocol="http") == 3
     assert value(http, page, "flymq_topic_messages_in_total", topic=topic, protocol="native") == 2
+    assert value(http, page, "flymq_topic_messages_out_total", topic=topic, protocol="http") == 3
+    assert value(http, page, "flymq_topic_messages_out_total", topic=topic, protocol="native") == 3
     for protocol in ("http", "native"):
         assert value(http, page, "flymq_topic_bytes_in_total", topic=topic, protocol=protocol) > 0
         assert value(http, page, "flymq_topic_bytes_out_total", topic=topic, protocol=protocol) > 0
+
+
+def test_every_way_to_read_counts_the_records_it_gave(
+    http: httpx.Client, api: httpx.Client, broker: TestBroker, topic: str, group: str
+) -> None:
+    api.post(f"/topics/{topic}/records", json={"records": [{"value": n, "partition": 0} for n in range(10)]})
+
+    def counted(protocol: str) -> float:
+        return value(http, "/metrics/detailed", "flymq_topic_messages_out_total", topic=topic, protocol=protocol)
+
+    api.get(f"/topics/{topic}/partitions/0/records?offset=6")
+    assert counted("http") == 4  # though the batch it lies in has ten
+    made = api.post(f"/groups/{group}/consumers", json={"topics": [topic], "position": "earliest"}).json()
+    api.get(f"/groups/{group}/consumers/{made['id']}/records?limit=3")
+    assert counted("http") == 4 + 3
+    with FlyMQClient(broker.address) as client, client.consumer(topic) as reader:
+        assert len(reader.poll(10_000)) == 10
+    assert counted("native") == 10
+    kafka = Consumer(
+        {"bootstrap.servers": broker.address, "group.id": f"{group}-kafka", "auto.offset.reset": "earliest"}
+    )
+    kafka.subscribe([topic])
+    taken = kafka.consume(10, timeout=20)
+    kafka.close()
+    assert len(taken) == 10
+    assert counted("kafka") >= 10  # it reads ahead, and may have asked twice
 
 
 def counters(http: httpx.Client) -> Iterator[tuple[tuple[str, str], float]]:
@@ -127,13 +158,16 @@ def test_the_page_for_people_uses_nothing_from_outside(http: httpx.Client) -> No
 
 
 def test_who_waits_when_the_broker_stops_is_told_so() -> None:
-    with ThreadPoolExecutor(1) as pool, running_broker() as broker:
-        base = f"http://127.0.0.1:{broker.port}/api/v1"
-        httpx.post(f"{base}/topics", json={"name": "t", "partitions": 1})
-        waiting = pool.submit(httpx.get, f"{base}/topics/t/partitions/0/records?wait_ms=30000", timeout=20)
-        while httpx.get(f"{base.removesuffix('/api/v1')}/health").json()["connections"] < 2:
-            assert not waiting.done()
-    assert waiting.result().json()["records"] == []
+    with ExitStack() as later:
+        with running_broker() as broker:
+            httpx.post(f"http://127.0.0.1:{broker.port}/api/v1/topics", json={"name": "t", "partitions": 1})
+            client = later.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=20))
+            paths = ("/livez", "/api/v1/topics/t/partitions/0/records?wait_ms=30000")
+            client.sendall("".join(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n" for path in paths).encode())
+            assert client.recv(1 << 16).endswith(b'{"status":"ok"}')  # so it has read the other request too
+        answer = client.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b'"records":[]' in answer
 
 
 def test_a_port_that_is_taken_keeps_a_broker_from_starting_only_if_it_was_asked_for(

@@ -425,3 +425,22 @@ def test_files_of_strangers_in_the_directory_are_left_alone() -> None:
     log = reopen(disk)
     assert values(log) == ["a"]
     assert set(names) <= set(disk.list(log.directory))
+
+
+@pytest.mark.parametrize(
+    ("offset", "bytes_max", "end_offset", "expected"),
+    [
+        (0, 1 << 20, 6, 6),
+        (1, 1 << 20, 6, 5),  # the first record of the batch was not asked for
+        (0, 0, 6, 2),  # one batch
+        (0, 2 * len(batch("a", "b")) + 1, 6, 4),  # two batches, and not enough for a third
+        (0, 1 << 20, 4, 4),  # the last is not to be seen yet
+    ],
+)
+def test_a_slice_knows_how_many_offsets_it_covers(offset: int, bytes_max: int, end_offset: int, expected: int) -> None:
+    _, log = open_simulated()
+    for _ in range(3):
+        log.append(batch("a", "b"), leader_epoch=0, now_ms=NOW_MS)
+    found = log.read(offset, bytes_max=bytes_max, end_offset=end_offset)
+    assert found is not None
+    assert found.offsets == expected

@@ -83,8 +83,10 @@ class Subscription:
                 following = end_offset(data)
                 assert following is not None
                 self._offsets[read.name] = following
-                read.slice = MemorySlice(data)
-                self._connection.broker.traffic.read(self._connection.protocol, read.name.topic, len(data))
+                self._connection.broker.traffic.read(
+                    self._connection.protocol, read.name.topic, read.offsets, read.length
+                )
+                read.slice = MemorySlice(data, read.offsets)
         if telling:
             size = sum(read.length for read in telling)
             self._credit -= size

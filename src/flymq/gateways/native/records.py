@@ -172,6 +172,7 @@ def consume(connection: NativeConnection, request: wire.Consume) -> wire.Consume
     if not found or found[0].offset != request.offset:
         raise RecordNotFound(f"{request.topic}-{request.partition} has no record at offset {request.offset}")
     record = found[0]
+    connection.broker.traffic.read(connection.protocol, request.topic, 1, read.length)
     return wire.ConsumeAnswer(
         topic=request.topic,
         partition=request.partition,
@@ -210,7 +211,7 @@ def fetch_frame(connection: NativeConnection, request_id: int, reads: list[Parti
     for read in reads:
         if read.length:
             size += read.length
-            connection.broker.traffic.read(connection.protocol, read.name.topic, read.length)
+            connection.broker.traffic.read(connection.protocol, read.name.topic, read.offsets, read.length)
     connection.throttle(connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size))
     return pieces
 

@@ -289,7 +289,7 @@ async def _read(call: Call, consumer: Consumer, wait_ms: int) -> list[RecordShap
         for record in shown:
             record.topic = read.name.topic
         records += shown
-        await pay(call, read.name.topic, read.length)
+        await pay(call, read.name.topic, len(shown), read.length)
     # The partition that was read first goes last, so that a full one does not keep the others waiting.
     first = next(iter(consumer.positions))
     consumer.positions[first] = consumer.positions.pop(first)

@@ -49,7 +49,7 @@ async def read_records(call: Call) -> Response:
     )
     (read,) = await fetch(call.broker, wanted)
     records, next_offset = show_read(read, offset, query, query.limit)
-    await pay(call, read.name.topic, read.length)
+    await pay(call, read.name.topic, len(records), read.length)
     if gives_lines:
         lines = b"".join([msgspec.json.encode(record) + b"\n" for record in records])
         return Response(lines, headers={"Next-Offset": str(next_offset)}, media_type=NDJSON)
@@ -104,11 +104,11 @@ def show_read(read: PartitionRead, offset: int, reading: shapes.Reading, limit: 
     return shown, next_offset
 
 
-async def pay(call: Call, topic: str, size: int) -> None:
+async def pay(call: Call, topic: str, records: int, size: int) -> None:
     """Count what is sent, and let a client that reads too much wait."""
     if not size:
         return
-    call.broker.traffic.read("http", topic, size)
+    call.broker.traffic.read("http", topic, records, size)
     quota = call.rest.shared.fetch_quota
     wait_ms = quota.throttle_ms(call.quota_name, call.broker.clock.monotonic_s(), size)
     if wait_ms:
@@ -168,7 +168,7 @@ async def _events(tail: _Tail) -> AsyncIterator[bytes]:
                 return
             if read.slice is not None:
                 yield _show(tail, read)
-                await pay(tail.call, tail.topic, read.length)
+                await pay(tail.call, tail.topic, read.offsets, read.length)
         await asyncio.sleep(0)
 
 

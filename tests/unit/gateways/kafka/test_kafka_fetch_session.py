@@ -16,7 +16,7 @@ def keys(session: FetchSession) -> list[tuple[str | bytes, int]]:
 
 
 def read(high_watermark: int, data: bytes | None = None) -> PartitionRead:
-    found = None if data is None else MemorySlice(data)
+    found = None if data is None else MemorySlice(data, offsets=1)
     return PartitionRead(TopicPartition("a", 0), found, high_watermark, high_watermark, 0)
 
 
