@@ -15,6 +15,7 @@ from flymq.model.errors.groups import *
 from flymq.model.errors.http import *
 from flymq.model.errors.metadata import *
 from flymq.model.errors.requests import *
+from flymq.model.errors.spark_setup import *
 from flymq.model.errors.topics import *
 from flymq.model.errors.transactions import *
 from flymq.model.errors.values import *

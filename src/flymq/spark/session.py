@@ -1,0 +1,138 @@
+"""A Spark session that is ready for topics, on this machine or on a cluster, with no jar and no set-up by hand.
+
+Everything that a session leaves on the disk is in one scratch folder, which goes when the session does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flymq.model.errors import SparkMissing, SparkStartFailed
+from flymq.spark.cache import cache_root, keep_folder
+from flymq.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER = "local[*]"
+DRIVER_MEMORY = "1g"
+VERSIONS = ((4, 2), (4, 4))
+"""The first release of Spark whose Python sources can be throttled, and the first one nobody has tried."""
+
+_LOOPBACK = "127.0.0.1"
+_HOSTS_HERE = ("//localhost:", f"//{_LOOPBACK}:")
+
+# Read before the first line could be logged, unlike spark.log.level. A gateway without a level of its own would set
+# the root's to WARN, and say so.
+_LOGGING = """\
+rootLogger.level = ${env:FLYMQ_SPARK_LOG_LEVEL:-error}
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = ${env:FLYMQ_SPARK_LOG_LEVEL:-error}
+appender.console.type = Console
+appender.console.name = stderr
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def spark_version() -> str:
+    """Return the installed version of PySpark without importing it, or raise SparkMissing."""
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        raise SparkMissing from None
+    first, untried = VERSIONS
+    if not first <= tuple(map(int, found.split(".")[:2])) < untried:
+        wanted = f"{'.'.join(map(str, first))} or newer, below {'.'.join(map(str, untried))}"
+        raise SparkMissing(f"PySpark {found} is installed; FlyMQ works with {wanted}.")
+    return found
+
+
+def spark_environment(master: str = LOCAL_MASTER, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables for a process of Spark: a driver, `spark-pipelines`, or a daemon of a standalone cluster."""
+    variables = {
+        "JAVA_HOME": str(find_java(environ).home),
+        "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON", sys.executable),
+    }
+    if _is_here(master):
+        variables["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP", _LOOPBACK)
+    if "SPARK_CONF_DIR" not in environ and "SPARK_HOME" not in environ:
+        files = {"log4j2.properties": _LOGGING}
+        variables["SPARK_CONF_DIR"] = str(keep_folder("spark-conf", files, root=cache_root(environ)))
+    return variables
+
+
+def session_settings(
+    scratch: Path,
+    *,
+    master: str = LOCAL_MASTER,
+    warehouse: Path | None = None,
+    driver_memory: str = DRIVER_MEMORY,
+) -> dict[str, str]:
+    """Return Spark's settings for work on topics; what Spark writes for itself goes below `scratch`."""
+    settings = {
+        "spark.master": master,
+        "spark.driver.memory": driver_memory,
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(warehouse or scratch / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if _is_here(master):
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
+        # Spark's 200 are meant for a cluster: on one machine each is a task that does next to nothing.
+        settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 1))
+    return settings
+
+
+@contextmanager
+def open_session(
+    app_name: str = "flymq",
+    *,
+    master: str = LOCAL_MASTER,
+    warehouse: Path | None = None,
+    driver_memory: str = DRIVER_MEMORY,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Start a session of this process, and stop it at the end of the block. `settings` are Spark's own, and win.
+
+    The first session of a process starts a Java process, which takes some seconds and ends with this one.
+    """
+    spark_version()
+    os.environ.update(spark_environment(master))
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    scratch = Path(tempfile.mkdtemp(prefix="flymq-spark-"))
+    chosen = session_settings(scratch, master=master, warehouse=warehouse, driver_memory=driver_memory)
+    builder = SparkSession.builder.appName(app_name).config(map={**chosen, **(settings or {})})
+    try:
+        try:
+            session = builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            raise SparkStartFailed(f"Spark did not start: {error}") from error
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _is_here(master: str) -> bool:
+    """Whether all of Spark runs on this machine, so that nobody else needs to reach the driver."""
+    return master.startswith("local") or any(host in master for host in _HOSTS_HERE)
