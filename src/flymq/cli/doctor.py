@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import resource
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +31,18 @@ from flymq.client.aio.connection import connect
 from flymq.client.metrics import Counters
 from flymq.client.settings import Address, ClientSettings, ConnectionConfig, parse_addresses, pick
 from flymq.host.disk import SystemDisk
-from flymq.model.errors import BrokenFrame, BrokerUnavailable, ConnectionLost, FlyMQError, RequestTimedOut
+from flymq.model.errors import (
+    BrokenFrame,
+    BrokerUnavailable,
+    ConnectionLost,
+    FlyMQError,
+    JavaMissing,
+    RequestTimedOut,
+    SparkMissing,
+)
 from flymq.record.codec import COMPILED
+from flymq.spark.java import find_java
+from flymq.spark.session import spark_version
 
 _PYTHON_MIN = (3, 11)
 _FREE_BYTES_MIN = 1 << 30
@@ -85,6 +97,7 @@ def doctor(context: click.Context, data_dir: Path) -> None:
         *check_disk(data_dir),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         check_clock(time.time()),
+        *check_spark(),
     ]
     for address in parse_addresses(server):
         greeted = check_broker(address, settings, is_expected=server is not None)
@@ -179,6 +192,25 @@ def _is_clock_kept() -> bool:
     """Ask Linux whether a time service keeps the clock right; believe it where it cannot be asked."""
     adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)
     return adjtimex is None or adjtimex(ctypes.create_string_buffer(512)) != _TIME_ERROR
+
+
+def check_spark(environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Look whether Spark could start, without starting or importing it. A machine need not have it."""
+    try:
+        found = [Finding("PySpark", Status.OK, spark_version())]
+    except SparkMissing as error:
+        if find_spec("pyspark") is None:
+            text = "not installed; pipelines, SQL and backups run on it"
+            return [Finding("PySpark", Status.OK, text, error.hint)]
+        found = [Finding("PySpark", Status.FAIL, error.message, error.hint)]
+    try:
+        java = find_java(environ)
+        found.append(Finding("Java", Status.OK, f"{java.version} ({java.origin}: {java.home})"))
+    except JavaMissing as error:
+        found.append(Finding("Java", Status.FAIL, error.message, error.hint))
+    if shutil.which("bash", path=environ.get("PATH", "")) is None:
+        found.append(Finding("bash", Status.FAIL, "not on the PATH; Spark starts Java by it", "Install bash."))
+    return found
 
 
 def check_broker(address: Address, settings: ClientSettings, *, is_expected: bool) -> Finding:

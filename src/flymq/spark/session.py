@@ -10,8 +10,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,11 @@ DRIVER_MEMORY = "1g"
 VERSIONS = ((4, 2), (4, 4))
 """The first release of Spark whose Python sources can be throttled, and the first one nobody has tried."""
 
+_COMPANIONS = ("pyarrow", "numpy", "pandas", "grpc", "yaml", "zstandard")
+"""What PySpark does not insist on, and sources, Connect and Declarative Pipelines cannot do without."""
+
 _LOOPBACK = "127.0.0.1"
+_STDERR = 2
 _HOSTS_HERE = ("//localhost:", f"//{_LOOPBACK}:")
 
 # Read before the first line could be logged, unlike spark.log.level. A gateway without a level of its own would set
@@ -46,7 +51,10 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def spark_version() -> str:
-    """Return the installed version of PySpark without importing it, or raise SparkMissing."""
+    """Return the installed version of PySpark, or raise SparkMissing if it or what it needs is not there.
+
+    Looks at what is installed without importing it: that takes a second.
+    """
     try:
         found = version("pyspark")
     except PackageNotFoundError:
@@ -54,7 +62,9 @@ def spark_version() -> str:
     first, untried = VERSIONS
     if not first <= tuple(map(int, found.split(".")[:2])) < untried:
         wanted = f"{'.'.join(map(str, first))} or newer, below {'.'.join(map(str, untried))}"
-        raise SparkMissing(f"PySpark {found} is installed; FlyMQ works with {wanted}.")
+        raise SparkMissing(f"PySpark {found} is installed; FlyMQ works with {wanted}")
+    if absent := [name for name in _COMPANIONS if find_spec(name) is None]:
+        raise SparkMissing(f"PySpark {found} is installed without {', '.join(absent)}")
     return found
 
 
@@ -107,10 +117,12 @@ def open_session(
     warehouse: Path | None = None,
     driver_memory: str = DRIVER_MEMORY,
     settings: Mapping[str, str] | None = None,
+    java_log: Path | None = None,
 ) -> Iterator[SparkSession]:
     """Start a session of this process, and stop it at the end of the block. `settings` are Spark's own, and win.
 
-    The first session of a process starts a Java process, which takes some seconds and ends with this one.
+    The first session of a process starts a Java process, which takes some seconds and ends with this one. Whatever
+    that one has to say goes to `java_log`, or else to stderr.
     """
     spark_version()
     os.environ.update(spark_environment(master))
@@ -122,15 +134,31 @@ def open_session(
     builder = SparkSession.builder.appName(app_name).config(map={**chosen, **(settings or {})})
     try:
         try:
-            session = builder.getOrCreate()
+            with _stderr_to(java_log) if java_log else nullcontext():
+                session = builder.getOrCreate()
         except PySparkRuntimeError as error:
-            raise SparkStartFailed(f"Spark did not start: {error}") from error
+            said = java_log.read_text(errors="replace").strip() if java_log else ""
+            raise SparkStartFailed(f"Spark did not start: {said or error}") from error
         try:
             yield session
         finally:
             session.stop()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _stderr_to(file: Path) -> Iterator[None]:
+    """Let a process that is started in this block write its stderr to a file, all its life."""
+    sys.stderr.flush()
+    own = os.dup(_STDERR)
+    try:
+        with file.open("ab") as log:
+            os.dup2(log.fileno(), _STDERR)
+        yield
+    finally:
+        os.dup2(own, _STDERR)
+        os.close(own)
 
 
 def _is_here(master: str) -> bool:

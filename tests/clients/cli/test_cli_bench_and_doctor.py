@@ -31,7 +31,8 @@ def test_the_doctor_greets_the_broker(flymq: Flymq, tmp_path_factory: pytest.Tem
 
 def test_the_doctor_says_what_limits_the_broker(flymq: Flymq, tmp_path_factory: pytest.TempPathFactory) -> None:
     seen = flymq("doctor", "--data-dir", str(tmp_path_factory.mktemp("data")), "-o", "json")
-    asked = json.loads(seen.out)[7:]  # what follows the greeting
+    findings = json.loads(seen.out)
+    asked = findings[[finding["what"] for finding in findings].index("broker") + 1 :]
     assert asked
     if len(asked) == 1 and asked[0]["what"] == "load":
         assert asked[0]["text"] == "nothing limits the broker now"
