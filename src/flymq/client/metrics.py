@@ -1,44 +1,47 @@
-"""What a client counts: connections, requests and their latency, errors, retries, records."""
+"""What a client counts: connections, requests and their latency, errors, retries, records. Prometheus can read it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-_BUCKETS = 40  # powers of two from 1 µs: the last one is beyond any timeout
+from flymq.model.exposition import counters, gauges, histograms, labels
+from flymq.model.histogram import BOUNDS_S, Histogram
 
 
-class LatencyHistogram:
-    """Latencies in buckets that double, which is enough to tell 0.2 ms from 0.4 ms and costs nothing."""
+class LatencyHistogram(Histogram):
+    """Latencies by size, as the broker counts them too, and the longest of all."""
 
-    __slots__ = ("_buckets", "count", "max_s", "total_s")
+    __slots__ = ("max_s",)
 
     def __init__(self) -> None:
-        self._buckets = [0] * _BUCKETS
-        self.count = 0
-        self.total_s = 0.0
+        super().__init__()
         self.max_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        self._buckets[min(int(seconds * 1e6).bit_length(), _BUCKETS - 1)] += 1
-        self.count += 1
-        self.total_s += seconds
+        super().observe(seconds)
         self.max_s = max(self.max_s, seconds)
 
     def quantile_ms(self, share: float) -> float:
-        """Return a latency that at least `share` of the requests did not exceed; exact within a factor of two."""
+        """Return a latency that at least `share` of the requests did not exceed; exact within a factor of 2.5."""
         wanted = share * self.count
         seen = 0
-        for power, count in enumerate(self._buckets):
+        for bound_s, count in zip((*BOUNDS_S, self.max_s), self.counts, strict=True):
             seen += count
             if count and seen >= wanted:
-                return min((1 << power) / 1000, self.max_s * 1000)
+                return 1000 * min(bound_s, self.max_s)
         return 0.0
+
+    def copy(self) -> LatencyHistogram:
+        copied = LatencyHistogram()
+        copied.counts, copied.sum_s, copied.max_s = self.counts.copy(), self.sum_s, self.max_s
+        return copied
 
 
 @dataclass(frozen=True, slots=True)
 class ClientMetrics:
-    """The counts at one moment. Counters only grow; `connections` is how many are open now."""
+    """The counts at one moment. Counters only grow; `connections` and `requests_in_flight` are how many there are."""
 
     connections: int = 0
     connects: int = 0
@@ -56,15 +59,26 @@ class ClientMetrics:
     records_received: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    client_id: str = ""
+    request_latency: Histogram = field(default_factory=Histogram)
+
+    def prometheus(self, *others: ClientMetrics) -> str:
+        """Return these counts as text for Prometheus, with those of other clients of the same program.
+
+        What tells them apart is their `client_id`, so each of them needs its own.
+        """
+        return "".join(_page([self, *others]))
 
 
 class Counters:
     """What the parts of a client count into."""
 
-    def __init__(self) -> None:
+    def __init__(self, client_id: str = "") -> None:
+        self.client_id = client_id
         self.connections = 0
         self.connects = 0
         self.connect_failures = 0
+        self.requests = 0
         self.requests_in_flight = 0
         self.latency = LatencyHistogram()
         self.errors: Counter[str] = Counter()
@@ -75,14 +89,14 @@ class Counters:
         self.bytes_received = 0
 
     def snapshot(self) -> ClientMetrics:
-        latency = self.latency
+        latency = self.latency.copy()
         return ClientMetrics(
             connections=self.connections,
             connects=self.connects,
             connect_failures=self.connect_failures,
-            requests=latency.count + self.requests_in_flight,
+            requests=self.requests,
             requests_in_flight=self.requests_in_flight,
-            request_latency_ms_mean=1000 * latency.total_s / latency.count if latency.count else 0.0,
+            request_latency_ms_mean=1000 * latency.sum_s / latency.count if latency.count else 0.0,
             request_latency_ms_p50=latency.quantile_ms(0.50),
             request_latency_ms_p99=latency.quantile_ms(0.99),
             request_latency_ms_max=1000 * latency.max_s,
@@ -93,4 +107,42 @@ class Counters:
             records_received=self.records_received,
             bytes_sent=self.bytes_sent,
             bytes_received=self.bytes_received,
+            client_id=self.client_id,
+            request_latency=latency,
         )
+
+
+# --- for Prometheus -------------------------------------------------------------------------------------------------
+
+_GAUGES: Sequence[tuple[str, str, Callable[[ClientMetrics], float]]] = (
+    ("flymq_client_connections", "Open connections.", lambda each: each.connections),
+    ("flymq_client_requests_in_flight", "Requests without an answer yet.", lambda each: each.requests_in_flight),
+)
+_COUNTERS: Sequence[tuple[str, str, Callable[[ClientMetrics], float]]] = (
+    ("flymq_client_connects_total", "Connections ever made.", lambda each: each.connects),
+    ("flymq_client_connect_failures_total", "Connections that could not be made.", lambda each: each.connect_failures),
+    ("flymq_client_requests_total", "Requests sent.", lambda each: each.requests),
+    ("flymq_client_retries_total", "What was tried again.", lambda each: each.retries),
+    ("flymq_client_records_sent_total", "Records written.", lambda each: each.records_sent),
+    ("flymq_client_records_received_total", "Records read.", lambda each: each.records_received),
+    ("flymq_client_bytes_sent_total", "Bytes sent.", lambda each: each.bytes_sent),
+    ("flymq_client_bytes_received_total", "Bytes received.", lambda each: each.bytes_received),
+)
+
+
+def _page(clients: Iterable[ClientMetrics]) -> Iterator[str]:
+    named = [(labels(client_id=each.client_id), each) for each in clients]
+    for name, text, value in _GAUGES:
+        yield from gauges(name, text, [(at, value(each)) for at, each in named])
+    for name, text, value in _COUNTERS:
+        yield from counters(name, text, [(at, value(each)) for at, each in named])
+    yield from counters(
+        "flymq_client_errors_total",
+        "Requests that failed.",
+        [(f"{at},{labels(code=code)}", count) for at, each in named for code, count in each.errors_by_code.items()],
+    )
+    yield from histograms(
+        "flymq_client_request_duration_seconds",
+        "From a request to its answer; a wait that was asked for is part of it.",
+        [(at, each.request_latency) for at, each in named],
+    )

@@ -29,10 +29,10 @@ from flymq.coordination.entries import TransactionState
 from flymq.coordination.group import Group, GroupState
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
+from flymq.model.exposition import counters, gauge, gauges, histograms, labels
 from flymq.model.histogram import Histogram
 from flymq.model.names import TopicPartition
 from flymq.record.codec import COMPILED
-from flymq.server.exposition import counters, gauge, gauges, histograms, labels
 
 _PAGE_BYTES = resource.getpagesize()
 _PROTOCOLS = ("native", "kafka", "http")

@@ -142,6 +142,7 @@ def test_a_broker_that_does_not_answer_times_out():
             client.list_topics()
         assert client.metrics().errors_by_code == {"REQUEST_TIMED_OUT": 1}
         assert client.metrics().requests_in_flight == 0
+        assert client.metrics().requests == 2, "a counter does not fall: the greeting and what was not answered"
 
 
 def test_a_port_that_speaks_something_else_is_named():

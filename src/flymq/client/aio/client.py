@@ -51,10 +51,9 @@ class AsyncFlyMQClient:
         self, bootstrap_servers: str | Iterable[str] | None = None, **settings: Unpack[ClientSettings]
     ) -> None:
         check_known(settings, ClientSettings)
-        self._counters = Counters()
-        self._cluster = Cluster(
-            pick(ConnectionConfig, settings, addresses=parse_addresses(bootstrap_servers)), self._counters
-        )
+        connection = pick(ConnectionConfig, settings, addresses=parse_addresses(bootstrap_servers))
+        self._counters = Counters(connection.client_id)
+        self._cluster = Cluster(connection, self._counters)
         self._producer_settings = {
             name: value for name, value in settings.items() if name in ProducerSettings.__annotations__
         }

@@ -149,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, request: Message) -> None:
         frame = encode_request(request)
+        self._counters.requests += 1
         self._counters.bytes_sent += len(frame)
         assert self._transport is not None
         self._transport.write(frame)

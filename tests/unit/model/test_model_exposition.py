@@ -2,9 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from flymq.broker.traffic import Traffic
+from flymq.model.exposition import counters, gauges, histograms, labels
 from flymq.model.histogram import BOUNDS_S, Histogram
-from flymq.server.exposition import counters, gauges, histograms, labels
 
 
 def test_labels_may_hold_anything() -> None:
@@ -31,15 +30,3 @@ def test_a_histogram_counts_everything_below_each_bound() -> None:
     totals = {sample.name: sample.value for sample in family.samples if "le" not in sample.labels}
     assert totals["h_count"] == histogram.count == 4
     assert abs(totals["h_sum"] - 99.00215) < 1e-9
-
-
-def test_the_sums_of_a_protocol_outlive_its_topics() -> None:
-    traffic = Traffic()
-    traffic.wrote("native", "a", 2, 200)
-    traffic.wrote("native", "b", 3, 300)
-    traffic.read("http", "a", 4, 50)
-    traffic.forget("a")
-    assert [(protocol, topic) for protocol, topic, _ in traffic] == [("native", "b")]
-    sums = traffic.by_protocol()
-    assert (sums["native"].records_in, sums["native"].bytes_in) == (5, 500)
-    assert (sums["http"].records_out, sums["http"].bytes_out) == (4, 50)
