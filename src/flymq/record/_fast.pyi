@@ -2,6 +2,7 @@
 from flymq.record._plain import NO_OFFSET as NO_OFFSET
 from flymq.record._plain import Record as Record
 from flymq.record._plain import RecordLike as RecordLike
+from flymq.record._plain import assign_batch as assign_batch
 from flymq.record._plain import encode_kept as encode_kept
 from flymq.record._plain import encode_records as encode_records
 from flymq.record._plain import murmur2 as murmur2

@@ -15,11 +15,14 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from flymq.model.errors import DecompressedTooLarge, InvalidBatch, MessageTooLarge
 from flymq.record._plain import NO_OFFSET, RecordLike
+from flymq.record._plain import assign_batch as plain_assign_batch
+from flymq.record.checksum import crc32c
+from flymq.record.header import BatchHeader
 from flymq.record.shapes import BinaryColumn, Columns
 
 cdef extern from "Python.h":
@@ -50,8 +53,13 @@ cdef extern from *:
 
 cdef enum:
     NO_TIMESTAMP = -1
+    LENGTH_END = 12
+    HEADER_SIZE = 61
+
+cdef object new_header = tuple.__new__  # half the cost of calling the class
 
 
+include "_fast_header.pxi"
 include "_fast_record.pxi"
 include "_fast_encode.pxi"
 include "_fast_parse.pxi"

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from flymq.model.errors import DecompressedTooLarge, InvalidBatch, MessageTooLarge
-from flymq.record.header import NO_TIMESTAMP, Buffer
+from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer, check_batch, header_of
 from flymq.record.shapes import BinaryColumn, Columns, Header, Pair, Row, Section
 
 NO_OFFSET = -1
@@ -30,9 +30,21 @@ _COLUMN_BYTES_MAX = (1 << 31) - 1  # Arrow's `binary` counts bytes in 32 bits
 _RECORD_BYTES_MIN = 7  # seven fields of one byte each
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _WORD = Struct("<I")
+_ASSIGNED = Struct(">qii")
 
 _RawHeader: TypeAlias = tuple[bytes, bytes | None]
 _RawRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, list[_RawHeader]]
+
+
+def assign_batch(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -> tuple[bytes, BatchHeader]:
+    """Return the header of the whole, undamaged batch at `position` with the place it gets, and its first 16 bytes.
+
+    These hold all that the broker assigns, and lie outside the checksum: written in front of the batch's other bytes
+    they give it its place, so that what was received is neither copied nor changed.
+    """
+    header = check_batch(buffer, position)
+    assigned = _ASSIGNED.pack(base_offset, header.length, leader_epoch)
+    return assigned, header_of((base_offset, header.length, leader_epoch, *header[3:]))
 
 
 @dataclass(frozen=True, slots=True)

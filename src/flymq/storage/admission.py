@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 
 from flymq.model.delivery import TimestampType
 from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, UnsupportedCompression
 from flymq.model.topic_config import TopicConfig
+from flymq.record.codec import assign_batch
 from flymq.record.compression import Compression
 from flymq.record.control import parse_marker
 from flymq.record.header import (
@@ -17,16 +17,12 @@ from flymq.record.header import (
     BatchHeader,
     Buffer,
     check_batch,
-    header_of,
     set_log_append_time,
 )
 from flymq.storage.producers import Producers
 from flymq.storage.segment import OFFSETS_MAX
 
-# Base offset, length and leader epoch come first in a batch and lie outside its checksum: assigning them means
-# writing sixteen other bytes in front of the rest, so that the received bytes are neither copied nor changed.
-_ASSIGNED = Struct(">qii")
-
+_ASSIGNED_BYTES = 16  # of a batch: they lie in front, outside the checksum
 _BROKERS_BITS = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
 _COMPRESSION_MAX = int(max(Compression))
 
@@ -61,26 +57,31 @@ def admit(
     batches: Buffer, *, next_offset: int, leader_epoch: int, producers: Producers, config: TopicConfig, now_ms: int
 ) -> Admitted | Appended:
     """Check a run of batches from a client and give them their offsets; or say where they already are."""
-    rest = memoryview(batches)
-    if not rest:
+    view = memoryview(batches)
+    if not view:
         raise EmptyBatch("no batch to append")
-    admitted = Admitted([], [], len(rest))
-    while rest:
-        header = check_batch(rest)
+    pieces: list[Buffer] = []
+    headers: list[BatchHeader] = []
+    position, size = 0, len(view)
+    while position < size:
+        assigned, header = assign_batch(view, position, next_offset, leader_epoch)
         _check_from_client(header, config)
+        start, position = position, position + header.size
         if header.producer_id >= 0:
-            if header.size != len(rest) or admitted.headers:
+            if position - start != size:
                 raise InvalidBatch("a producer with an id sends one batch at a time to a partition")
             if (known := producers.find_duplicate(header)) is not None:
                 append_time_ms = known.timestamp if config.timestamp_type is TimestampType.LOG_APPEND else NO_TIMESTAMP
                 return Appended(known.base_offset, known.last_offset, append_time_ms, repeated=True)
-        batch = rest[: header.size]
-        rest = rest[header.size :]
         if config.timestamp_type is TimestampType.LOG_APPEND:
-            batch, header = _with_append_time(batch, header, now_ms)
-        _assign(admitted, batch, header, next_offset, leader_epoch)
-        next_offset += header.last_offset_delta + 1
-    return admitted
+            timed = _with_append_time(view[start:position], header, now_ms)
+            assigned, header = assign_batch(timed, 0, next_offset, leader_epoch)
+            pieces += (assigned, timed[_ASSIGNED_BYTES:])
+        else:
+            pieces += (assigned, view[start + _ASSIGNED_BYTES : position])
+        headers.append(header)
+        next_offset = header.next_offset
+    return Admitted(pieces, headers, size)
 
 
 def admit_as_is(batches: Buffer, *, next_offset: int) -> Admitted:
@@ -106,11 +107,9 @@ def admit_as_is(batches: Buffer, *, next_offset: int) -> Admitted:
 
 def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admitted:
     """Give a control batch, made by the broker itself, its offset."""
-    header = check_batch(batch)
+    assigned, header = assign_batch(batch, 0, next_offset, leader_epoch)
     assert header.is_control
-    admitted = Admitted([], [], header.size)
-    _assign(admitted, memoryview(batch), header, next_offset, leader_epoch)
-    return admitted
+    return Admitted([assigned, memoryview(batch)[_ASSIGNED_BYTES:]], [header], header.size)
 
 
 def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
@@ -139,13 +138,7 @@ def _check_attributes(header: BatchHeader) -> None:
         raise InvalidBatch("a transactional batch needs a producer id")
 
 
-def _with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[memoryview, BatchHeader]:
+def _with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> memoryview:
     copy = bytearray(batch)
     set_log_append_time(copy, 0, header, now_ms)
-    return memoryview(copy), check_batch(copy)
-
-
-def _assign(admitted: Admitted, batch: memoryview, header: BatchHeader, offset: int, leader_epoch: int) -> None:
-    admitted.pieces.append(_ASSIGNED.pack(offset, header.length, leader_epoch))
-    admitted.pieces.append(batch[_ASSIGNED.size :])
-    admitted.headers.append(header_of((offset, header.length, leader_epoch, *header[3:])))
+    return memoryview(copy)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from threading import Lock
 from flymq.host.disk import Disk, replace_files
 from flymq.model.errors import FileVanished, FsyncFailed, OffsetOutOfRange, PartitionOffline, StorageError
 from flymq.model.topic_config import TopicConfig
-from flymq.record.header import Buffer
+from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
 from flymq.storage.aborted import AbortedTransaction, AbortedTransactions
 from flymq.storage.admission import Admitted, Appended, admit, admit_as_is, admit_marker
 from flymq.storage.checkpoint import (
@@ -164,45 +164,42 @@ class Log:
 
     def _write(self, admitted: Admitted, now_ms: int) -> Appended:
         headers = admitted.headers
+        first, last = headers[0], headers[-1]
         try:
-            for header in headers:
-                if header.leader_epoch > self.epochs.current:
-                    self.epochs.begin(header.leader_epoch, header.base_offset)
+            if last.leader_epoch > self.epochs.current:
+                self._begin_epochs(headers)
             segment = self._segment_for(admitted, now_ms)
-            self._append_to(segment, admitted)
+            segment.append(admitted.pieces, headers)
             self._unsynced.note_file(segment.file)
-            self.end_offset = headers[-1].next_offset
-            self._remember(segment, admitted)
+            self.end_offset = last.next_offset
+            if first.producer_id >= 0 or len(headers) > 1:
+                self._remember(segment, admitted)
         except StorageError as error:
             self.go_offline(error)
             raise
-        append_time_ms = headers[0].max_timestamp if headers[0].has_log_append_time else -1
-        return Appended(headers[0].base_offset, headers[-1].last_offset, append_time_ms)
+        append_time_ms = first.max_timestamp if first.has_log_append_time else NO_TIMESTAMP
+        return Appended(first.base_offset, last.last_offset, append_time_ms)
 
-    def _append_to(self, segment: Segment, admitted: Admitted) -> None:
-        try:
-            segment.append(admitted.pieces, admitted.headers)
-        except StorageError:
-            with suppress(StorageError):  # else it is cut off at opening
-                segment.cut_rest()
-            raise
+    def _begin_epochs(self, headers: list[BatchHeader]) -> None:
+        for header in headers:
+            if header.leader_epoch > self.epochs.current:
+                self.epochs.begin(header.leader_epoch, header.base_offset)
 
     def _segment_for(self, admitted: Admitted, now_ms: int) -> Segment:
         """Return the active segment, or a new one when the active one is full or old."""
-        active = self._active
-        if active.size == 0:
+        active = self._segments[-1]
+        if active.size == 0 or active.written_since_ms is None:
             active.written_since_ms = now_ms
-            return active
-        if active.written_since_ms is None:
-            active.written_since_ms = now_ms
-        if (
-            active.size + admitted.size > self.config.segment_bytes
-            or now_ms - active.written_since_ms >= self.config.segment_ms
+        config = self.config
+        if active.size and (
+            active.size + admitted.size > config.segment_bytes
+            or now_ms - active.written_since_ms >= config.segment_ms
             or admitted.headers[-1].last_offset - active.base_offset > OFFSETS_MAX
         ):
             self.roll()
-            self._active.written_since_ms = now_ms
-        return self._active
+            active = self._segments[-1]
+            active.written_since_ms = now_ms
+        return active
 
     def roll(self) -> None:
         """Seal the active segment and begin the next one."""

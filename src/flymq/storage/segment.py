@@ -174,7 +174,12 @@ class Segment:
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Write batches whose bytes are `pieces` and whose assigned headers are `headers`."""
         start = self.size
-        self.file.append(pieces)
+        try:
+            self.file.append(pieces)
+        except StorageError:
+            with suppress(StorageError):  # what a failed write left behind; else it is cut off at opening
+                self.file.truncate(start)
+            raise
         for header in headers:
             self.note(header, self.size)
         self._checked.add(start, self.size)
@@ -185,8 +190,8 @@ class Segment:
             self.offsets.add(header.base_offset - self.base_offset, position)
             self.times.add(self.max_timestamp, position)
             self._indexed_until = position
-        if header.max_timestamp > self.max_timestamp:
-            self._max_timestamp = header.max_timestamp
+        if self._max_timestamp is None or header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = max(header.max_timestamp, self.max_timestamp)
         self.size = position + header.size
         self.next_offset = header.next_offset
 
@@ -196,10 +201,6 @@ class Segment:
         self.make_writable(position)
         self.file.truncate(position)
         self._checked.cut(position)
-
-    def cut_rest(self) -> None:
-        """Take off what a failed write left behind the last batch."""
-        self.file.truncate(self.size)
 
     # --- reading
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flymq.model.errors import InvalidBatch
+from flymq.model.errors import CorruptBatch, InvalidBatch
 from flymq.record import _plain
 from flymq.record.arrow import parse_columns
 from flymq.record.batch import encode_batch, parse_batch
@@ -92,6 +92,22 @@ def test_both_codecs_refuse_mutated_records_alike(seed: int) -> None:
             assert outcome(getattr(_fast, name), sections, start_offset) == expected
             refused += isinstance(expected, tuple) and isinstance(expected[0], type)
     assert refused > 1_000
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_codecs_give_a_mutated_batch_its_place_or_refuse_it_alike(seed: int) -> None:
+    chance = Random(seed)
+    batch = bytes(encode_batch(RECORDS, producer_id=7, producer_epoch=1, base_sequence=0))
+    kinds = set()
+    for _ in range(1_500):
+        changed = bytearray(mutate(batch, chance))
+        if len(changed) >= HEADER_SIZE and chance.random() < 0.7:  # else hardly any gets past the checksum
+            renew_checksum(changed, 0, len(changed))
+        place = (chance.choice((0, 0, 1, 61)), chance.choice((0, 5, (1 << 63) - 1)), chance.choice((-1, 0, 1 << 30)))
+        expected = outcome(_plain.assign_batch, changed, *place)
+        assert outcome(_fast.assign_batch, changed, *place) == expected
+        kinds.add(expected[0] if isinstance(expected[0], type) else "assigned")
+    assert {"assigned", InvalidBatch, CorruptBatch} <= kinds
 
 
 @settings(deadline=None)

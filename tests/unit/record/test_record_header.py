@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flymq.model.errors import CorruptBatch, InvalidBatch, UnsupportedBatchVersion
+from flymq.record import codec
 from flymq.record.batch import encode_batch, parse_batch
 from flymq.record.header import (
     HEADER_SIZE,
@@ -53,6 +54,13 @@ def test_a_batch_without_a_producer_has_no_sequence(batch: bytearray) -> None:
 def test_a_sequence_wraps_to_zero_after_the_highest_number() -> None:
     header = parse_header(encode_batch([(None, b"")] * 3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2))
     assert header.last_sequence == 0
+
+
+def test_an_assigned_batch_is_its_other_bytes_behind_sixteen_new_ones(batch: bytearray) -> None:
+    received = bytes(batch)
+    assigned, header = codec.assign_batch(memoryview(b"12345" + received), 5, 1 << 40, 9)
+    assert check_batch(assigned + received[len(assigned) :]) == header
+    assert (header.base_offset, header.leader_epoch, header.record_count) == (1 << 40, 9, 3)
 
 
 def test_giving_a_batch_its_offset_and_epoch_leaves_the_checksum_right(batch: bytearray) -> None:
