@@ -7,6 +7,7 @@ a gateway's table. What cannot happen is an `assert`, not an error of this packa
 
 from __future__ import annotations
 
+from flymq.model.errors.archives import *
 from flymq.model.errors.base import *
 from flymq.model.errors.batches import *
 from flymq.model.errors.connections import *
@@ -14,6 +15,7 @@ from flymq.model.errors.disk import *
 from flymq.model.errors.groups import *
 from flymq.model.errors.http import *
 from flymq.model.errors.metadata import *
+from flymq.model.errors.pipelines import *
 from flymq.model.errors.requests import *
 from flymq.model.errors.spark_setup import *
 from flymq.model.errors.topics import *

@@ -1,0 +1,89 @@
+"""A folder that is an archive: publish a manifest, list them, hold the lock, sweep what nobody names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flymq.host.disk import ASIDE_SUFFIX, SystemDisk, replace_file
+from flymq.model.errors import ArchiveInUse, ArchiveNotFound, DirectoryLocked, StorageError
+from flymq.spark.archive.files import DATA
+from flymq.spark.archive.manifest import SUFFIX, Manifest, encode_manifest, manifest_file, parse_manifest
+
+MANIFESTS = "manifests"
+LOCK = "lock"
+
+
+class Archive:
+    """An archive in a folder of this machine, or of a file system that all machines of a Spark cluster mount."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._disk = SystemDisk()
+
+    @classmethod
+    def open(cls, root: Path) -> Archive:
+        """Return the archive in this folder, or raise ArchiveNotFound."""
+        if not (root / MANIFESTS).is_dir():
+            raise ArchiveNotFound(f"{root} is not an archive: it has no folder {MANIFESTS}")
+        return cls(root)
+
+    @classmethod
+    def create(cls, root: Path) -> Archive:
+        """Return the archive in this folder; make an empty one if there is none."""
+        SystemDisk().make_directory(root / MANIFESTS)
+        return cls(root)
+
+    def manifests(self) -> list[Manifest]:
+        """Return all manifests, the oldest first. Raises what is wrong with one."""
+        found = [self.manifest(name) for name in self._manifest_files()]
+        return sorted(found, key=lambda manifest: (manifest.created_ms, manifest.query, manifest.batch))
+
+    def manifest(self, name: str) -> Manifest:
+        """Return the manifest in a file of the folder of manifests."""
+        path = self.root / MANIFESTS / name
+        return parse_manifest(self._disk.read(path), str(path))
+
+    def has_batch(self, query: str, batch: int) -> bool:
+        """Whether this batch of this query is in the archive."""
+        return (self.root / MANIFESTS / manifest_file(query, batch)).exists()
+
+    def publish(self, manifest: Manifest) -> None:
+        """Make a batch part of the archive: all of it when this returns, none of it before. Once only.
+
+        A batch that is run again after a crash finds its manifest there; what it wrote this time is swept later.
+        """
+        if not self.has_batch(manifest.query, manifest.batch):
+            replace_file(self._disk, self.root / MANIFESTS / manifest.file, encode_manifest(manifest))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only one who writes, for a `with` block."""
+        try:
+            lock = self._disk.lock(self.root / LOCK)
+        except DirectoryLocked as error:
+            raise ArchiveInUse(error.message) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def orphans(self) -> list[Path]:
+        """Return the files that no manifest names: left by batches that never came to their end."""
+        named = {self.root / piece.file for manifest in self.manifests() for piece in manifest.pieces if piece.file}
+        return sorted(path for path in (self.root / DATA).rglob("*.parquet") if path not in named)
+
+    def sweep(self) -> int:
+        """Remove the orphans; return how many there were. Only while holding the lock: a batch may be under way."""
+        orphans = self.orphans()
+        for path in orphans:
+            self._disk.remove(path)
+        return len(orphans)
+
+    def _manifest_files(self) -> list[str]:
+        try:
+            names = self._disk.list(self.root / MANIFESTS)
+        except StorageError as error:
+            raise ArchiveNotFound(error.message) from error
+        return [name for name in names if name.endswith(SUFFIX) and not name.endswith(ASIDE_SUFFIX)]

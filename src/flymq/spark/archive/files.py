@@ -1,0 +1,185 @@
+"""The Parquet files of an archive: written aside and renamed when they are whole, read with their damage named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flymq.host.disk import SystemDisk
+from flymq.model.errors import ArchiveDamaged, ArchiveError
+from flymq.record.checksum import crc32c
+from flymq.spark.archive.columns import SCHEMA
+from flymq.spark.archive.manifest import Piece
+
+DATA = "data"
+ASIDE_PREFIX = "_"
+"""Files still being written; Spark and others leave out what begins so."""
+
+_COMPRESSION_LEVEL = 1  # of zstd: more costs much time for few bytes
+_ROW_GROUP_ROWS = 1 << 18
+_READ_BYTES = 1 << 20
+_DICTIONARIES = ["timestamp_type", "leader_epoch", "headers.list.element.key"]
+_ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+
+
+def piece_file(piece: Piece, attempt: str) -> str:
+    """Return the file of a piece, relative to the archive. Every attempt to write it has a file of its own."""
+    span = f"{piece.start_offset:020d}-{piece.end_offset:020d}"
+    return f"{DATA}/topic={piece.topic}/partition={piece.partition}/{span}-{attempt}.parquet"
+
+
+def write_piece(root: Path, piece: Piece, attempt: str, batches: Iterable[pa.RecordBatch]) -> Piece:
+    """Write the records of a piece and return it with what is known now. On the disk when this returns."""
+    relative = piece_file(piece, attempt)
+    path = root / relative
+    aside = path.with_name(ASIDE_PREFIX + path.name)
+    disk = SystemDisk()
+    disk.make_directory(path.parent)
+    try:
+        with aside.open("wb", buffering=0) as raw:
+            output = _SummedFile(raw)
+            written = _write_records(output, batches)
+            os.fsync(raw.fileno())
+        if not written.rows:
+            return piece
+        aside.replace(path)
+        disk.sync_directory(path.parent)
+    except OSError as error:
+        raise ArchiveError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        aside.unlink(missing_ok=True)
+    return msgspec.structs.replace(
+        piece, **written._asdict(), file=relative, size_bytes=output.size_bytes, crc32c=output.crc32c
+    )
+
+
+class _Written(NamedTuple):
+    rows: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+def _write_records(output: _SummedFile, batches: Iterable[pa.RecordBatch]) -> _Written:
+    rows, earliest_ms, latest_ms = 0, -1, -1
+    with pq.ParquetWriter(
+        output,
+        SCHEMA,
+        compression="zstd",
+        compression_level=_COMPRESSION_LEVEL,
+        use_dictionary=_DICTIONARIES,
+        column_encoding=_ENCODINGS,
+        write_statistics=["offset", "timestamp"],
+    ) as parquet:
+        for group in _row_groups(batches):
+            parquet.write_table(group, row_group_size=len(group))
+            times = group.column("timestamp").combine_chunks().view(pa.int64()).to_numpy()
+            low, high = int(times.min()), int(times.max())
+            earliest_ms = min(low, earliest_ms) if rows else low
+            latest_ms = max(high, latest_ms) if rows else high
+            rows += len(group)
+    return _Written(rows, earliest_ms, latest_ms)
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += len(batch)
+        if rows >= _ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(waiting, SCHEMA)
+            waiting, rows = [], 0
+    if rows:
+        yield pa.Table.from_batches(waiting, SCHEMA)
+
+
+class _SummedFile:
+    """A file for pyarrow to write to, which counts and sums the bytes on their way."""
+
+    closed = False
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+        self.size_bytes = 0
+        self.crc32c = 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        size = len(view)
+        self.crc32c = crc32c(view, self.crc32c)
+        self.size_bytes += size
+        while view:
+            view = view[self._file.write(view) :]
+        return size
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def read_piece(root: Path, piece: Piece, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a piece in their order; all columns unless some are named."""
+    if not piece.file:
+        return
+    check_presence(root, piece)
+    rows = 0
+    try:
+        with pq.ParquetFile(root / piece.file) as file:
+            for batch in file.iter_batches(columns=None if columns is None else list(columns)):
+                rows += len(batch)
+                yield batch
+    except (pa.ArrowException, OSError) as fault:
+        raise ArchiveDamaged(f"{root / piece.file} cannot be read: {_first_line(fault)}") from fault
+    if rows != piece.rows:
+        raise ArchiveDamaged(f"{root / piece.file} has {rows} records; its manifest says {piece.rows}")
+
+
+def check_presence(root: Path, piece: Piece) -> None:
+    """Raise what is wrong with a piece's file at first sight: that it is missing or has another size."""
+    path = root / piece.file
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise ArchiveDamaged(f"{path} is missing: {error.strerror}") from error
+    if size != piece.size_bytes:
+        change = "was cut short" if size < piece.size_bytes else "has grown"
+        raise ArchiveDamaged(f"{path} {change}: it has {size} bytes; its manifest says {piece.size_bytes}")
+
+
+def check_bytes(root: Path, piece: Piece) -> None:
+    """Read a piece's whole file and compare its checksum."""
+    found = 0
+    path = root / piece.file
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_READ_BYTES):
+                found = crc32c(chunk, found)
+    except OSError as error:
+        raise ArchiveDamaged(f"{path} cannot be read: {error.strerror}") from error
+    if found != piece.crc32c:
+        raise ArchiveDamaged(f"{path} was altered: its bytes sum up to {found:#010x}, not {piece.crc32c:#010x}")
+
+
+def _first_line(fault: BaseException) -> str:
+    return str(fault).partition("\n")[0]
