@@ -117,9 +117,9 @@ def by_partition(manifests: Iterable[Manifest]) -> dict[TopicPartition, list[Pie
     for manifest in manifests:
         for piece in manifest.pieces:
             found.setdefault(piece.name, []).append(piece)
-    return {
-        name: sorted(found[name], key=lambda piece: (piece.start_offset, piece.end_offset)) for name in sorted(found)
-    }
+    for pieces in found.values():
+        pieces.sort(key=lambda piece: (piece.start_offset, piece.end_offset))
+    return dict(sorted(found.items()))
 
 
 def end_offsets(manifests: Iterable[Manifest]) -> dict[TopicPartition, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ def verify(archive: Archive, on_file: Callable[[Piece], None] = lambda _: None) 
 
 def _breaks(pieces: Sequence[Piece]) -> Iterator[str]:
     """Yield where the ranges of a partition do not follow one another."""
-    for before, piece in zip(pieces, pieces[1:], strict=False):
+    for before, piece in pairwise(pieces):
         if piece.start_offset > before.end_offset:
             yield f"{piece.name}: the offsets from {before.end_offset} to before {piece.start_offset} are missing"
         elif piece.start_offset < before.end_offset:
