@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import add
 from typing import Any, NamedTuple
 
 from flymq.client.accumulator import RECORD_OVERHEAD_BYTES, Accumulator, TopicQueues
-from flymq.client.deliveries import Delivery
+from flymq.client.deliveries import Batch, Delivery
 from flymq.client.encryption import Cipher
 from flymq.client.partitioner import check_partition, partitions_for_keys
 from flymq.client.serializers import serialize
@@ -37,6 +37,8 @@ class Shares(NamedTuple):
 
     chosen: list[int | None]
     pieces: list[Piece]
+    settled: Callable[[Sequence[Batch]], None] = lambda batches: None
+    """Called once the outcome of all of them is known."""
 
 
 class Intake:
@@ -87,7 +89,7 @@ class Intake:
         else:
             partition = self._choose(topic, key_bytes, value_bytes)
         size = len(key_bytes or b"") + len(value_bytes or b"") + RECORD_OVERHEAD_BYTES
-        size += sum(len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES for name, content in ready_headers)
+        size += _headers_size(ready_headers)
         record: tuple[Any, ...] = (key_bytes, value_bytes, ready_headers)
         if timestamp_ms is not None:
             record = (*record, _time(timestamp_ms))
@@ -95,7 +97,9 @@ class Intake:
 
     def share_out(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> Shares:
         """Turn (key, value) pairs, or bare values, into batches. Works by whole lists: this is the fast way in."""
-        records = self._records(messages)
+        return self._share(topic, self._records(messages), partition)
+
+    def _share(self, topic: TopicQueues, records: list[Any], partition: int | None) -> Shares:
         if partition is not None:
             check_partition(topic.name, partition, topic.partition_count)
             return Shares([partition] * len(records), _cut(topic, partition, records))
@@ -191,4 +195,11 @@ def _sizes(records: list[Any]) -> Iterator[int]:
     """Return about how many bytes each record takes in a batch, without a Python call for each of them."""
     keys = map(len, [record[0] or b"" for record in records])
     values = map(len, [record[1] or b"" for record in records])
-    return map(add, map(add, keys, values), repeat(RECORD_OVERHEAD_BYTES))
+    sizes = map(add, map(add, keys, values), repeat(RECORD_OVERHEAD_BYTES))
+    if max(map(len, records), default=0) == 2:  # nobody has headers
+        return sizes
+    return map(add, sizes, [_headers_size(record[2]) if len(record) > 2 else 0 for record in records])
+
+
+def _headers_size(headers: Sequence[Header]) -> int:
+    return sum(len(name) + len(content or b"") + HEADER_OVERHEAD_BYTES for name, content in headers)

@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from flymq.client.encryption import Key
 from flymq.client.partitioner import Partitioner
@@ -18,6 +18,9 @@ from flymq.client.serializers import Deserializer, Serializer
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import InvalidSetting
 from flymq.record.compression import Compression, compression_named
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 DEFAULT_ADDRESS = "localhost:9092"
 DEFAULT_PORT = 9092
@@ -52,6 +55,12 @@ class CodecSettings(TypedDict, total=False):
     encryption_key: Key | None
     decryption_keys: Sequence[Key]
     encryption_required: bool
+
+
+class TracingSettings(TypedDict, total=False):
+    """Whether sends and the work on records show in traces."""
+
+    tracing: bool | TracerProvider
 
 
 class ProducerSettings(TypedDict, total=False):
@@ -93,7 +102,7 @@ class ConsumerSettings(TypedDict, total=False):
     value_deserializer: Deserializer | None
 
 
-class ClientSettings(ConnectionSettings, CodecSettings, ProducerSettings, total=False):
+class ClientSettings(ConnectionSettings, CodecSettings, TracingSettings, ProducerSettings, total=False):
     """What a client takes: how to reach the brokers, and how its own `produce` sends."""
 
 

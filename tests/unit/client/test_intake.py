@@ -10,6 +10,7 @@ from flymq.client.encryption import KEY_HEADER, Cipher
 from flymq.client.intake import Intake
 from flymq.client.settings import ProducerConfig
 from flymq.model.errors import PartitionNotFound, SerializationFailed
+from flymq.record.batch import encode_batch
 from flymq.record.partitioning import partition_for_key
 
 
@@ -123,3 +124,10 @@ def test_a_batch_for_one_partition_goes_there_whatever_its_keys():
     entry, topic = intake()
     shares = entry.share_out(topic, [("a", b"1"), ("b", "2")], 2)
     assert [(piece.partition, piece.records) for piece in shares.pieces] == [(2, [(b"a", b"1"), (b"b", b"2")])]
+
+
+def test_the_headers_of_encrypted_records_count_when_batches_are_cut():
+    entry, topic = intake(partitions=1, cipher=Cipher(bytes(32)), batch_bytes=4000)
+    pieces = entry.share_out(topic, [None, *[b"v"] * 200], 0).pieces
+    assert sum(len(piece.records) for piece in pieces) == 201
+    assert max(len(encode_batch(piece.records)) for piece in pieces) <= 4000

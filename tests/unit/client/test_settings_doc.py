@@ -6,7 +6,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from flymq.client.settings import ClientSettings, CodecSettings, ConnectionConfig, ConsumerConfig, ProducerConfig
+from flymq.client.settings import (
+    ClientSettings,
+    CodecSettings,
+    ConnectionConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    TracingSettings,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "python-settings.md"
 _ROW = re.compile(r"^\| `(\w+)` \| `(.*?)` \| .+ \|$", re.MULTILINE)
@@ -27,5 +34,6 @@ def test_every_setting_is_on_the_page_with_its_default():
         for field in fields(config):
             if field.name != "addresses":
                 assert on_page.pop(field.name) == shown(field.default), field.name
-    assert set(on_page) == set(CodecSettings.__annotations__)
-    assert set(CodecSettings.__annotations__) <= set(ClientSettings.__annotations__)
+    others = {*CodecSettings.__annotations__, *TracingSettings.__annotations__}
+    assert set(on_page) == others
+    assert others <= set(ClientSettings.__annotations__)

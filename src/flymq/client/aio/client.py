@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flymq.client.aio.admin import AsyncAdmin, Settings
 from flymq.client.aio.cluster import Cluster
@@ -34,10 +34,15 @@ from flymq.client.settings import (
 )
 from flymq.host.entropy import new_id, system_entropy
 from flymq.model.delivery import Isolation
-from flymq.model.errors import ClientClosed
+from flymq.model.errors import ClientClosed, InvalidSetting
 from flymq.record.record import Record
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import Consume, ConsumeAnswer, Fetch, FetchAnswer, FetchPartition
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from flymq.client.tracing import Tracing
 
 
 class AsyncFlyMQClient:
@@ -63,6 +68,7 @@ class AsyncFlyMQClient:
             self._cipher = Cipher(
                 key, settings.get("decryption_keys", ()), required=settings.get("encryption_required", True)
             )
+        self._tracing = _tracing(settings.get("tracing", False), connection.client_id)
         self._default_producer: AsyncProducer | None = None
         self._transactional: dict[str | None, list[AsyncProducer]] = {}  # those not in use, by id
         self._opened: list[AsyncProducer | AsyncConsumer] = []
@@ -99,7 +105,7 @@ class AsyncFlyMQClient:
         """Return a producer with its own buffer and settings; what is not given is as in this client."""
         check_known(settings, ProducerSettings)
         producer = AsyncProducer(
-            self._cluster, pick(ProducerConfig, {**self._producer_settings, **settings}), self._cipher
+            self._cluster, pick(ProducerConfig, {**self._producer_settings, **settings}), self._cipher, self._tracing
         )
         self._remember(producer)
         return producer
@@ -108,7 +114,7 @@ class AsyncFlyMQClient:
         if self._is_closed:
             raise ClientClosed
         if self._default_producer is None:
-            self._default_producer = AsyncProducer(self._cluster, self._producer_config, self._cipher)
+            self._default_producer = AsyncProducer(self._cluster, self._producer_config, self._cipher, self._tracing)
         return self._default_producer
 
     def transaction(self, transactional_id: str | None = None, *, timeout_ms: int = 60_000) -> AsyncTransaction:
@@ -125,6 +131,7 @@ class AsyncFlyMQClient:
                 self._cluster,
                 self._producer_config,
                 self._cipher,
+                self._tracing,
                 transactional_id=transactional_id or f"{self._cluster.config.client_id}-{new_id(system_entropy())}",
                 transaction_timeout_ms=timeout_ms,
             )
@@ -219,6 +226,7 @@ class AsyncFlyMQClient:
             topics,
             pick(ConsumerConfig, settings),
             self._cipher,
+            self._tracing,
             partitions=partitions,
             group=GroupPart(group, listener, custom_assignors, offset_store),
         )
@@ -298,3 +306,18 @@ class AsyncFlyMQClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _tracing(wanted: bool | TracerProvider, client_id: str) -> Tracing | None:
+    """Return what makes spans, if they are wanted: by the program's own provider, or by the one given."""
+    if wanted is False:
+        return None
+    try:
+        from flymq.client.tracing import Tracing
+    except ImportError:
+        raise InvalidSetting(
+            "`tracing` needs the package opentelemetry-api", hint="Install it with: pip install 'flymq[tracing]'"
+        ) from None
+    if wanted is not True and not hasattr(wanted, "get_tracer"):
+        raise InvalidSetting(f"`tracing` takes True, False or a tracer provider, not {wanted!r}")
+    return Tracing(client_id, None if wanted is True else wanted)

@@ -31,7 +31,14 @@ T = TypeVar("T")
 class Cluster:
     """Connections and metadata, shared by everything of one client."""
 
-    def __init__(self, config: ConnectionConfig, counters: Counters, entropy: Entropy | None = None) -> None:
+    def __init__(
+        self,
+        config: ConnectionConfig,
+        counters: Counters,
+        entropy: Entropy | None = None,
+        *,
+        expects_broker: bool = False,
+    ) -> None:
         self.config = config
         self.counters = counters
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -41,7 +48,7 @@ class Cluster:
         self._connections: dict[Address, Connection] = {}
         self._connecting: dict[Address, asyncio.Task[Connection]] = {}
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}
-        self._was_connected = False
+        self._was_connected = expects_broker  # somebody else has reached one, so it is only away for a while
         self._is_closed = False
 
     # --- connections ------------------------------------------------------------------------------------------------

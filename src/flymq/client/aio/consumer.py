@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.fetcher import START_POSITIONS, Fetcher
@@ -33,6 +34,9 @@ from flymq.model.errors import (
 )
 from flymq.model.names import TopicPartition
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
+
+if TYPE_CHECKING:
+    from flymq.client.tracing import Tracing
 
 
 class RebalanceListener(Protocol):
@@ -66,6 +70,7 @@ class AsyncConsumer:
         topics: Sequence[str],
         config: ConsumerConfig,
         cipher: Cipher | None = None,
+        tracing: Tracing | None = None,
         *,
         partitions: Iterable[int] | None = None,
         group: GroupPart = GroupPart(),  # noqa: B008  # frozen
@@ -80,6 +85,8 @@ class AsyncConsumer:
         self._partitions = None if partitions is None else sorted(set(partitions))
         self._listener = group.listener
         self._offset_store = group.offset_store
+        self._group_name = group.name
+        self._tracing = tracing
         self._decoder = Decoder(cipher, config.key_deserializer, config.value_deserializer)
         self._fetcher = Fetcher(cluster, config)
         self._tasks = Tasks(self._task_failed)
@@ -166,7 +173,11 @@ class AsyncConsumer:
             retry_backoff_ms=retry_backoff_ms,
             dead_letter_topic=dead_letter_topic,
         )
-        await ParallelWork(self, self._cluster, handler, config).run()
+        await ParallelWork(self, self._cluster, handler, config, is_traced=self._tracing is not None).run()
+
+    def span(self, record: ConsumerRecord) -> AbstractContextManager[None]:
+        """Trace what is done within this context as work on the record, if the client traces; `process` does so."""
+        return contextlib.nullcontext() if self._tracing is None else self._tracing.process(record, self._group_name)
 
     async def take_all(self) -> tuple[Cursor, list[ConsumerRecord]] | None:
         """Wait for records of one partition and return all that have come, for work that keeps its own progress."""

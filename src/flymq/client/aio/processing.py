@@ -12,6 +12,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -60,11 +61,20 @@ class ProcessConfig:
 class ParallelWork:
     """One run of `AsyncConsumer.process`."""
 
-    def __init__(self, consumer: AsyncConsumer, cluster: Cluster, handler: Handler, config: ProcessConfig) -> None:
+    def __init__(
+        self,
+        consumer: AsyncConsumer,
+        cluster: Cluster,
+        handler: Handler,
+        config: ProcessConfig,
+        *,
+        is_traced: bool = False,
+    ) -> None:
         self._consumer = consumer
         self._cluster = cluster
         self._handler = handler
         self._is_coroutine = inspect.iscoroutinefunction(handler)
+        self._try = self._call_traced if is_traced else self._call
         self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="flymq handler")
         self._config = config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -131,7 +141,7 @@ class ParallelWork:
         attempt = 0
         while True:
             try:
-                await self._call(record)
+                await self._try(record)
                 return
             except Exception as error:  # whatever the user's handler raises
                 attempt += 1
@@ -148,6 +158,14 @@ class ParallelWork:
             await self._handler(record)
         else:
             await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, record)
+
+    async def _call_traced(self, record: ConsumerRecord) -> None:
+        with self._consumer.span(record):
+            if self._is_coroutine:
+                await self._handler(record)
+            else:  # a thread has no context of its own
+                run = copy_context().run
+                await asyncio.get_running_loop().run_in_executor(self._threads, run, self._handler, record)
 
     async def _original(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
         leader = await self._cluster.leader_of(topic, partition)

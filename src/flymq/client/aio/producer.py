@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flymq.client.accumulator import BufferFull
 from flymq.client.aio.cluster import Cluster
@@ -16,6 +16,9 @@ from flymq.client.intake import Headers, Intake, Shares
 from flymq.client.records import RecordMetadata
 from flymq.client.settings import ProducerConfig
 
+if TYPE_CHECKING:
+    from flymq.client.tracing import Tracing
+
 
 class AsyncProducer:
     """Writes records in batches. `send` returns as soon as the record is in a batch, `produce` when it is written."""
@@ -25,6 +28,7 @@ class AsyncProducer:
         cluster: Cluster,
         config: ProducerConfig,
         cipher: Cipher | None = None,
+        tracing: Tracing | None = None,
         *,
         transactional_id: str = "",
         transaction_timeout_ms: int = 60_000,
@@ -32,7 +36,8 @@ class AsyncProducer:
         self.sender = Sender(
             cluster, config, transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
         )
-        self.intake = Intake(self.sender.accumulator, config, cipher)
+        new_intake = Intake if tracing is None else tracing.intake
+        self.intake = new_intake(self.sender.accumulator, config, cipher)
 
     async def send(
         self,
@@ -118,6 +123,7 @@ class AsyncProducer:
 
 def batch_result(shares: Shares, batches: list[Batch]) -> BatchResult:
     """Return where the records of settled batches are, or raise the first error."""
+    shares.settled(batches)
     errors = [batch.error for batch in batches if batch.error is not None]
     for batch in batches:
         batch.is_reported = True

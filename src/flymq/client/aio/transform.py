@@ -33,8 +33,9 @@ async def transform(
         try:
             async with new_transaction() as transaction:
                 for record in records:
-                    for topic, value, *key in await _outputs(transformation, record):
-                        await transaction.send(topic, value, *key)
+                    with consumer.span(record):
+                        for topic, value, *key in await _outputs(transformation, record):
+                            await transaction.send(topic, value, *key)
                 await transaction.commit_consumed(consumer)
         except FlyMQError as error:
             if not (error.retriable or isinstance(error, TransactionAborted)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from flymq.client.aio.consumer import AsyncConsumer
@@ -68,6 +69,10 @@ class Consumer:
                 dead_letter_topic=dead_letter_topic,
             )
         )
+
+    def span(self, record: ConsumerRecord) -> AbstractContextManager[None]:
+        """Trace what is done within this context as work on the record, if the client traces; `process` does so."""
+        return self.asynchronous.span(record)
 
     def skip(self, error: UnreadableRecord) -> None:
         """Go on after a record that could not be read."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, ClassVar, TypeVar
 
 from flymq.model.errors import ClientClosed, InvalidSetting
@@ -61,16 +61,7 @@ class LoopThread:
                 "a blocking call from a callback of the client would wait for itself",
                 hint="Callbacks must not block; hand the work to another thread.",
             )
-        if self._is_orphan:
-            work.close()
-            raise ClientClosed(
-                "the client was made before this process was forked", hint="Make one in each process, after the fork."
-            )
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:  # the loop has ended
-            work.close()
-            raise ClientClosed from None
+        future = self.start(work)
         try:
             return future.result()
         except CancelledError:
@@ -78,6 +69,19 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin to run a coroutine on the loop; the future is its result."""
+        if self._is_orphan:
+            work.close()
+            raise ClientClosed(
+                "the client was made before this process was forked", hint="Make one in each process, after the fork."
+            )
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # the loop has ended
+            work.close()
+            raise ClientClosed from None
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function on the loop and wait for its result."""
