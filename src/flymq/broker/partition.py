@@ -77,14 +77,15 @@ class Partition:
         """Append batches that may belong to a transaction. That it is open, and theirs, was checked by the caller."""
         log = self.log
         appended = log.append(batches, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
-        must_sync = acks is Acks.ALL or log.config.persistence is Persistence.FSYNC
-        if isinstance(log, Log) and must_sync and log.durable_offset <= appended.last_offset:
+        is_fsync_topic = log.config.persistence is Persistence.FSYNC
+        if (acks is Acks.ALL or is_fsync_topic) and isinstance(log, Log) and log.durable_offset <= appended.last_offset:
             durable = self._flusher.durable(log, appended.last_offset + 1)
             durable.add_done_callback(self._synced)
-            if log.config.persistence is not Persistence.FSYNC:
+            if not is_fsync_topic:
                 self.wake()
             return appended, durable
-        self.wake()
+        if self._waiting:
+            self.wake()
         return appended, None
 
     def append_marker(self, marker: Marker) -> None:
@@ -182,6 +183,6 @@ def _is_transactional(batches: Buffer) -> bool:
     """Look at the one byte that tells. A run of several batches cannot hold one: a producer sends them one by one."""
     return (
         len(batches) >= HEADER_SIZE
-        and batches[MAGIC_AT] == MAGIC
         and bool(batches[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+        and batches[MAGIC_AT] == MAGIC
     )

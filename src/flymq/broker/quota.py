@@ -49,9 +49,13 @@ class ClientQuota:
         self._clients_max = clients_max
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
+    @property
+    def is_set(self) -> bool:
+        return self._bytes_per_s > 0
+
     def throttle_ms(self, client: str, now_s: float, size: int) -> int:
         """Charge `client` for `size` bytes, and return how long it has to wait."""
-        if not self._bytes_per_s:
+        if not self.is_set:
             return 0
         bucket = self._buckets.get(client)
         if bucket is None:

@@ -94,10 +94,6 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._waiting)
 
     @property
-    def now_s(self) -> float:
-        return self.shared.clock.monotonic_s()
-
-    @property
     def quota_name(self) -> str:
         """Under which name this client's bytes are counted."""
         return self.principal or self.client_id or self.peer_host
@@ -142,13 +138,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- read or not
 
-    def throttle(self, wait_ms: int) -> None:
-        """Read nothing for a while: the client is over its quota."""
+    def charge(self, quota: ClientQuota, size: int) -> int:
+        """Count bytes towards the client's quota. When it is over, read nothing for the returned milliseconds."""
+        if not quota.is_set:
+            return 0
+        now_s = self.shared.clock.monotonic_s()
+        wait_ms = quota.throttle_ms(self.quota_name, now_s, size)
         if wait_ms > 0:
-            now_s = self.shared.clock.monotonic_s()
             self._throttled_until_s = max(self._throttled_until_s, now_s + wait_ms / 1000)
             asyncio.get_running_loop().call_later(wait_ms / 1000, self._reconsider)
             self._reconsider()
+        return wait_ms
 
     def hold(self, received_bytes: int) -> None:
         """Say how much memory an unfinished request takes."""

@@ -121,8 +121,7 @@ def _respond(
         if read.length:
             size += read.length
             connection.broker.traffic.read(connection.protocol, read.name.topic, read.offsets, read.length)
-    throttle_ms = connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size)
-    connection.throttle(throttle_ms)
+    throttle_ms = connection.charge(connection.shared.fetch_quota, size)
     return FetchResponse(throttle_ms, ErrorCode.NONE, 0 if session is None else session.session_id, [*topics.values()])
 
 

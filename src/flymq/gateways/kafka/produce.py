@@ -37,8 +37,7 @@ def produce(
             has_failed |= answer.error_code != ErrorCode.NONE
             answers.append(answer)
         topics.append(TopicProduceResponse(topic.name, answers))
-    throttle_ms = connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, size)
-    connection.throttle(throttle_ms)
+    throttle_ms = connection.charge(connection.shared.produce_quota, size)
     if request.acks == Acks.NONE:
         if has_failed:
             connection.close_when_sent()  # the one way to tell a client that waits for no response

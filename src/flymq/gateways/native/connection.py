@@ -71,12 +71,12 @@ class NativeConnection(Connection):
         return self._cutter.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_s = self.shared.clock.monotonic_s()
+        self.last_active_s = began_s = self.shared.clock.monotonic_s()
         self._corked = []
         is_lost = False
         try:
             for frame in self._cutter.buffer_updated(nbytes):
-                self._serve(frame)
+                self._serve(frame, began_s)
         except FlyMQError as error:
             self.reply(encode_error(error))
             is_lost = True
@@ -100,9 +100,8 @@ class NativeConnection(Connection):
 
     # --- serve
 
-    def _serve(self, frame: Frame) -> None:
+    def _serve(self, frame: Frame, began_s: float) -> None:
         opcode, payload = frame
-        began_s = self.shared.clock.monotonic_s()
         try:
             request = decode_request(opcode, payload)
             handler = self._handlers.get(opcode)
@@ -118,13 +117,13 @@ class NativeConnection(Connection):
             logger.exception("opcode %#04x of %s failed", opcode, self.peer_host)
             self._reply_error(InternalError(), peek_id(payload))
             return
-        if isinstance(result, AnswerLater):
-            self._answer_later(opcode, request.id, began_s, result)
-        elif isinstance(result, Awaitable):
-            self._answer_later(opcode, request.id, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
-        else:
+        if result is None or isinstance(result, (Message, list)):
             self._answer(opcode, request.id, result)
             self._served(opcode, began_s)
+        elif isinstance(result, AnswerLater):
+            self._answer_later(opcode, request.id, began_s, result)
+        else:
+            self._answer_later(opcode, request.id, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
 
     def _answer_later(self, opcode: int, request_id: int, began_s: float, later: AnswerLater) -> None:
         def answer(done: asyncio.Future[Any]) -> None:

@@ -15,7 +15,6 @@ from flymq.coordination.subscriptions import (
     encode_subscription,
     parse_assignment,
     understand,
-    understand_assignment,
 )
 from flymq.gateways.native.connection import NativeConnection
 from flymq.gateways.native.records import find_offset
@@ -162,12 +161,12 @@ def list_groups(connection: NativeConnection, _request: wire.ListGroups) -> wire
 
 def describe_group(connection: NativeConnection, request: wire.DescribeGroup) -> wire.DescribeGroupAnswer:
     group = connection.broker.groups.get(request.group)
-    shares = {name: understand_assignment(member.value.share) for name, member in group.members.items()}
+    shares = group.shares()
     readers = {partition: name for name, share in shares.items() for partition in share}
     return wire.DescribeGroupAnswer(
         group=group.name,
         state=group.state.value,
-        assignor=group.value.protocol,
+        assignor=group.assignor,
         generation=group.generation,
         members=[
             wire.MemberDescription(

@@ -94,9 +94,7 @@ class Subscription:
             frame = interleave(encode_around(delivery, [read.length for read in telling]), telling)
             self._connection.reply(*frame)
             shared = self._connection.shared
-            self._connection.throttle(
-                shared.fetch_quota.throttle_ms(self._connection.quota_name, self._connection.now_s, size)
-            )
+            self._connection.charge(shared.fetch_quota, size)
         self.schedule()
 
 

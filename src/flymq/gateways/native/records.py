@@ -15,9 +15,7 @@ from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
-from flymq.record.header import Buffer
 from flymq.record.reading import parse_records
-from flymq.storage.admission import Appended
 from flymq.storage.log import TimedOffset
 from flymq.wire.native.fetch_frames import encode_around
 from flymq.wire.native.messages import records as wire
@@ -66,9 +64,7 @@ def _produce(connection: NativeConnection, request: wire.Produce) -> wire.Produc
         timestamp,
     )
     batch = encode_batch([record])
-    connection.throttle(
-        connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, len(batch))
-    )
+    connection.charge(connection.shared.produce_quota, len(batch))
     appended, durable = broker.topics.produce(TopicPartition(request.topic, partition), batch, request.acks)
     broker.traffic.wrote(connection.protocol, request.topic, 1, len(batch))
     if appended.append_time_ms >= 0:
@@ -89,72 +85,59 @@ def _keep_record(request: wire.Produce) -> wire.Produce:
 
 def produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> Answer | Later | Any:
     """Ready-made batches for several partitions; each succeeds or fails on its own."""
-    if connection.broker.admin.defaults.auto_create:
-        topics = connection.broker.topics
-        if missing := {part.topic for part in request.partitions if part.topic not in topics}:
-            for part in request.partitions:
-                part.batches = bytes(part.batches)
-            return _create_and_produce_batch(connection, request, missing)
+    broker = connection.broker
+    if broker.admin.defaults.auto_create:
+        for part in request.partitions:
+            if part.topic not in broker.topics:
+                return _create_and_produce_batch(connection, _keep_batches(request))
     result = _produce_batch(connection, request)
     return None if request.acks is Acks.NONE else result
 
 
-async def _create_and_produce_batch(
-    connection: NativeConnection, request: wire.ProduceBatch, missing: set[str]
-) -> Answer:
-    for topic in missing:
-        try:
+def _keep_batches(request: wire.ProduceBatch) -> wire.ProduceBatch:
+    """Copy the batches: the frame they lie in is gone once the handler waits."""
+    for part in request.partitions:
+        part.batches = bytes(part.batches)
+    return request
+
+
+async def _create_and_produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> Answer:
+    for topic in {part.topic for part in request.partitions}:
+        with suppress(FlyMQError):  # a name that cannot be a topic's is reported with its partition
             await connection.broker.admin.get_or_create(topic)
-        except FlyMQError:
-            continue  # a name that cannot be a topic's is reported with its partition
     return await _unless_unwanted(request.acks, _produce_batch(connection, request))
 
 
 def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> wire.ProduceBatchAnswer | Later:
-    topics = connection.broker.topics
+    broker = connection.broker
     parts: list[wire.PartitionAppended] = []
     waiting: list[asyncio.Future[None]] = []
     size = 0
     for part in request.partitions:
-        size += len(part.batches)
-        name = TopicPartition(part.topic, part.partition)
+        topic, number, batches = part.topic, part.partition, part.batches
+        size += len(batches)
         try:
-            partition = topics.partition(name)
-            appended = _append(connection, request, partition, part.batches, waiting)
+            partition = broker.topics.partition(TopicPartition(topic, number))
+            if request.transactional_id:
+                appended, unsafe = broker.transactions.produce(
+                    request.transactional_id, partition, batches, request.acks
+                )
+                waiting += unsafe
+            else:
+                appended, durable = partition.append(batches, request.acks)
+                if durable is not None:
+                    waiting.append(durable)
         except FlyMQError as error:
-            parts.append(wire.PartitionAppended(part.topic, part.partition, error=Failure.of(error)))
+            parts.append(wire.PartitionAppended(topic, number, error=Failure.of(error)))
             continue
-        count = appended.last_offset - appended.base_offset + 1
-        connection.broker.traffic.wrote(connection.protocol, part.topic, count, len(part.batches))
-        parts.append(_appended(part, appended, partition))
-    connection.throttle(connection.shared.produce_quota.throttle_ms(connection.quota_name, connection.now_s, size))
+        base_offset = appended.base_offset
+        broker.traffic.wrote(connection.protocol, topic, appended.last_offset - base_offset + 1, len(batches))
+        parts.append(
+            wire.PartitionAppended(topic, number, base_offset, appended.append_time_ms, partition.log.start_offset)
+        )
+    connection.charge(connection.shared.produce_quota, size)
     answer = wire.ProduceBatchAnswer(partitions=parts)
     return when_done(waiting, answer) if waiting else answer
-
-
-def _append(
-    connection: NativeConnection,
-    request: wire.ProduceBatch,
-    partition: Partition,
-    batches: Buffer,
-    waiting: list[asyncio.Future[None]],
-) -> Appended:
-    """Append to the partition, within a transaction if the request names one; `waiting` gets what must be durable."""
-    if request.transactional_id:
-        transactions = connection.broker.transactions
-        appended, unsafe = transactions.produce(request.transactional_id, partition, batches, request.acks)
-        waiting += unsafe
-        return appended
-    appended, durable = partition.append(batches, request.acks)
-    if durable is not None:
-        waiting.append(durable)
-    return appended
-
-
-def _appended(part: wire.PartitionBatches, appended: Appended, partition: Partition) -> wire.PartitionAppended:
-    return wire.PartitionAppended(
-        part.topic, part.partition, appended.base_offset, appended.append_time_ms, partition.log.start_offset
-    )
 
 
 # --- read -----------------------------------------------------------------------------------------------------------
@@ -212,7 +195,7 @@ def fetch_frame(connection: NativeConnection, request_id: int, reads: list[Parti
         if read.length:
             size += read.length
             connection.broker.traffic.read(connection.protocol, read.name.topic, read.offsets, read.length)
-    connection.throttle(connection.shared.fetch_quota.throttle_ms(connection.quota_name, connection.now_s, size))
+    connection.charge(connection.shared.fetch_quota, size)
     return pieces
 
 
