@@ -17,6 +17,7 @@ from flymq.model.errors.http import *
 from flymq.model.errors.metadata import *
 from flymq.model.errors.pipelines import *
 from flymq.model.errors.requests import *
+from flymq.model.errors.spark import *
 from flymq.model.errors.spark_setup import *
 from flymq.model.errors.topics import *
 from flymq.model.errors.transactions import *
