@@ -1,20 +1,16 @@
-"""Long poll: a fetch that waits until enough is there or its time is over. No task; a future, a timer, a callback."""
+"""Long poll: a fetch that waits until enough is there or its time is over. A timer and callbacks, no task."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
 
 from flymq.broker.partition import Partition, PartitionRead
 from flymq.model.delivery import Isolation
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
-
-T = TypeVar("T")
-MaybeLater: TypeAlias = "T | asyncio.Future[T]"
-"""A result that is there already, as nearly all are, or will be."""
 
 
 @dataclass(slots=True)
@@ -45,18 +41,18 @@ class Fetches:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: set[_WaitingFetch] = set()
+        self._waiting: set[WaitingFetch] = set()
         self._may_wait = True
 
-    def fetch(self, query: FetchQuery) -> MaybeLater[list[PartitionRead]]:
+    def fetch(self, query: FetchQuery) -> list[PartitionRead] | WaitingFetch:
         """Read what is there; when that is too little, wait for more."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return reads
-        waiting = _WaitingFetch(self._find, query)
+        waiting = WaitingFetch(self._find, query)
         self._waiting.add(waiting)
-        waiting.future.add_done_callback(lambda _: self._waiting.discard(waiting))
-        return waiting.future
+        waiting.add_done_callback(self._waiting.discard)
+        return waiting
 
     def stop_waiting(self) -> None:
         """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
@@ -87,18 +83,57 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
     return sum(read.length for read in reads) >= query.bytes_min or any(read.error is not None for read in reads)
 
 
-class _WaitingFetch:
-    """One fetch that waits. Cancelling its future ends it."""
+class WaitingFetch:
+    """One fetch that waits. A future in all but one thing: who waits for it is called at once when it is done.
+
+    The loop would call him in its next turn, after another look at all sockets: a third of the way from a producer to
+    a consumer that waits.
+    """
 
     def __init__(self, find: Find, query: FetchQuery) -> None:
         self._find = find
         self._query = query
         self._loop = asyncio.get_running_loop()
         self._trying = False
-        self.future: asyncio.Future[list[PartitionRead]] = self._loop.create_future()
-        self.future.add_done_callback(self._ended)
+        self._is_done = False
+        self._reads: list[PartitionRead] | None = None
+        self._callbacks: list[Callable[[WaitingFetch], None]] = []
         self._timer = self._loop.call_later(query.wait_ms_max / 1000, self.finish)
         self._wait()
+
+    # --- as a future
+
+    def add_done_callback(self, callback: Callable[[WaitingFetch], None]) -> None:
+        assert not self._is_done
+        self._callbacks.append(callback)
+
+    def cancel(self) -> None:
+        """Wait no longer; the answer is not wanted."""
+        if not self._is_done:
+            self._end()
+
+    def cancelled(self) -> bool:
+        return self._is_done and self._reads is None
+
+    def exception(self) -> None:
+        """There is none: what goes wrong with a partition is told in its read."""
+
+    def result(self) -> list[PartitionRead]:
+        assert self._reads is not None
+        return self._reads
+
+    def __await__(self) -> Generator[None, None, list[PartitionRead]]:
+        done = self._loop.create_future()
+        self.add_done_callback(lambda _: None if done.done() else done.set_result(None))
+        try:
+            yield from done
+        finally:
+            self.cancel()
+        if self._reads is None:
+            raise asyncio.CancelledError
+        return self._reads
+
+    # --- wait
 
     def _wait(self) -> None:
         for wanted in self._query.partitions:
@@ -112,22 +147,26 @@ class _WaitingFetch:
 
     def _try(self) -> None:
         self._trying = False
-        if self.future.done():
+        if self._is_done:
             return
         reads = _read(self._find, self._query)
         if _is_enough(reads, self._query):
-            self.future.set_result(reads)
+            self._reads = reads
+            self._end()
         else:
             self._wait()
 
     def finish(self) -> None:
-        if not self.future.done():
-            self.future.set_result(_read(self._find, self._query))
+        """Answer with what is there."""
+        if not self._is_done:
+            self._reads = _read(self._find, self._query)
+            self._end()
 
-    def _ended(self, _future: asyncio.Future[list[PartitionRead]]) -> None:
+    def _end(self) -> None:
+        self._is_done = True
         self._timer.cancel()
         for wanted in self._query.partitions:
-            try:
+            with suppress(FlyMQError):  # the topic was deleted meanwhile
                 self._find(wanted.name).stop_waiting(self._wake)
-            except FlyMQError:
-                continue  # the topic was deleted meanwhile
+        for callback in self._callbacks:
+            callback(self)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from flymq.broker.catalog import PartitionEntry, TopicEntry
-from flymq.broker.fetching import Fetches, FetchQuery, MaybeLater
+from flymq.broker.fetching import Fetches, FetchQuery, WaitingFetch
 from flymq.broker.partition import Partition, PartitionRead
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks
@@ -105,8 +105,8 @@ class Topics:
         """Append record batches; the future, if any, is done when they are as safe as asked for."""
         return self.partition(name).append(batches, acks)
 
-    def fetch(self, query: FetchQuery) -> MaybeLater[list[PartitionRead]]:
-        """Read several partitions; a future when the reader wants to wait for more."""
+    def fetch(self, query: FetchQuery) -> list[PartitionRead] | WaitingFetch:
+        """Read several partitions, now or when there is more."""
         return self.fetches.fetch(query)
 
     # --- open and close, as admin.py decides

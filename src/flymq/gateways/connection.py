@@ -10,14 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from flymq.broker.fetching import WaitingFetch
 from flymq.broker.partition import Slice
 from flymq.broker.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
 from flymq.gateways.requests import Requests
 from flymq.host.clock import Clock
+
+Later = asyncio.Future[Any] | WaitingFetch
+
+
+class AnswerLater(NamedTuple):
+    """An answer that is made from what will come. Cheaper than a coroutine, which needs a task."""
+
+    waiting: Later
+    answer: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_closed: Callable[[], None] = lambda: None
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._waiting: set[Later] = set()
         self._held_bytes = 0
         self._is_draining = False
         self._throttled_until_s = 0.0
@@ -124,13 +134,13 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.send(pieces)
             self._reconsider()
 
-    def answer_later(self, waiting: asyncio.Future[Any], answer: Callable[[asyncio.Future[Any]], None]) -> None:
-        """Call `answer` when the future is done, if the client is still there; the future ends with the connection."""
+    def answer_later(self, waiting: Later, answer: Callable[[Later], None]) -> None:
+        """Call `answer` when it is done, if the client is still there; the wait ends with the connection."""
 
-        def done(future: asyncio.Future[Any]) -> None:
-            self._waiting.discard(future)
-            if self.is_open and not future.cancelled():
-                answer(future)
+        def done(waiting: Later) -> None:
+            self._waiting.discard(waiting)
+            if self.is_open and not waiting.cancelled():
+                answer(waiting)
                 self._reconsider()
 
         self._waiting.add(waiting)

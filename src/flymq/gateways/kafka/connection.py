@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from flymq.broker.broker import Broker
 from flymq.broker.partition import Slice
-from flymq.gateways.connection import Connection, SharedByConnections
+from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
 from flymq.gateways.outbox import Buffer
@@ -31,13 +31,6 @@ from flymq.wire.kafka.old_produce import OLD_PRODUCE, refuse_old_produce
 logger = logging.getLogger(__name__)
 
 Pieces = list[Buffer | Slice]
-
-
-class AnswerLater(NamedTuple):
-    """A response that is made from what a future will bring. Cheaper than a coroutine, which needs a task."""
-
-    future: asyncio.Future[Any]
-    answer: Callable[[Any], Any]
 
 
 Handler = Callable[["KafkaConnection", Any, int], Any]
@@ -174,7 +167,7 @@ class KafkaConnection(Connection):
         turn = _Turn()
         self._turns.append(turn)
 
-        def answer(done: asyncio.Future[Any]) -> None:
+        def answer(done: Later) -> None:
             self._served(head.api, began_s)
             try:
                 turn.pieces = _pieces(head, self._response_of(head, done, later.answer))
@@ -187,9 +180,9 @@ class KafkaConnection(Connection):
             else:
                 self._reply_in_turn()
 
-        self.answer_later(later.future, answer)
+        self.answer_later(later.waiting, answer)
 
-    def _response_of(self, head: RequestHead, done: asyncio.Future[Any], make: Callable[[Any], Any]) -> Any:
+    def _response_of(self, head: RequestHead, done: Later, make: Callable[[Any], Any]) -> Any:
         error = done.exception()
         if error is None:
             return make(done.result())

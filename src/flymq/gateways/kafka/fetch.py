@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flymq.broker.fetching import FetchFrom, FetchQuery
+from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
 from flymq.broker.partition import PartitionRead
-from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.connection import AnswerLater
+from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import (
     FINAL_EPOCH,
@@ -40,7 +40,7 @@ def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> F
         return opened
     query, refused = _query(connection, request, opened)
     reads = connection.broker.topics.fetch(query)
-    if isinstance(reads, asyncio.Future):
+    if isinstance(reads, WaitingFetch):
         return AnswerLater(reads, lambda found: _respond(connection, opened, refused, found))
     return _respond(connection, opened, refused, reads)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from flymq.broker.groups import Committer
 from flymq.coordination.entries import OffsetValue
-from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.connection import AnswerLater
+from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
@@ -60,12 +61,7 @@ def offset_fetch(
 ) -> fetches.OffsetFetchResponse:
     if version >= _MANY_GROUPS_FROM:
         return fetches.OffsetFetchResponse(
-            groups=[
-                fetches.OffsetFetchResponseGroup(
-                    group.group_id, _fetch_many(connection, group, require_stable=request.require_stable)
-                )
-                for group in request.groups
-            ]
+            groups=[_fetch_group(connection, group, require_stable=request.require_stable) for group in request.groups]
         )
     found = _committed(connection, request.group_id, _asked(request.topics), request.require_stable)
     return fetches.OffsetFetchResponse(
@@ -78,14 +74,19 @@ def offset_fetch(
     )
 
 
-def _fetch_many(
+def _fetch_group(
     connection: KafkaConnection, group: fetches.OffsetFetchRequestGroup, *, require_stable: bool
-) -> list[fetches.OffsetFetchResponseTopics]:
+) -> fetches.OffsetFetchResponseGroup:
+    try:
+        connection.broker.groups.check_reader(group.group_id, group.member_id or "", group.member_epoch)
+    except FlyMQError as error:
+        return fetches.OffsetFetchResponseGroup(group.group_id, error_code=code_of(error))
     found = _committed(connection, group.group_id, _asked(group.topics), require_stable)
-    return [
+    topics = [
         fetches.OffsetFetchResponseTopics(topic, [fetches.OffsetFetchResponsePartitions(*part) for part in partitions])
         for topic, partitions in found.items()
     ]
+    return fetches.OffsetFetchResponseGroup(group.group_id, topics)
 
 
 def _asked(topics: Iterable[Any] | None) -> list[TopicPartition] | None:

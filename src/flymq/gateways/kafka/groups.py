@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from flymq.broker.groups import Committer, Joined
 from flymq.coordination.entries import GroupValue
-from flymq.coordination.group import Join
-from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.coordination.group import Group, Join
+from flymq.gateways.connection import AnswerLater
+from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.errors import FlyMQError, MemberIdRequired
 from flymq.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -65,7 +66,9 @@ def sync_group(connection: KafkaConnection, request: SyncGroupRequest, _version:
     member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
     shares = {each.member_id: each.assignment for each in request.assignments}
     share = groups.sync(request.group_id, member, shares)
-    value = groups.get(request.group_id).value
+    group = groups.get(request.group_id)
+    assert isinstance(group, Group)
+    value = group.value
     return AnswerLater(share, lambda own: _synced(request, value, own))
 
 

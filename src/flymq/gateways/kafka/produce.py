@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.connection import AnswerLater
+from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.waiting import when_all_done
 from flymq.model.delivery import Acks

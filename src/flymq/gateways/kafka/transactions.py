@@ -12,7 +12,8 @@ from typing import Any
 
 from flymq.broker.groups import Committer
 from flymq.coordination.entries import ProducerIdentity, TransactionState
-from flymq.gateways.kafka.connection import AnswerLater, KafkaConnection
+from flymq.gateways.connection import AnswerLater
+from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.group_offsets import to_offsets
 from flymq.gateways.kafka.waiting import when_all_done
@@ -20,6 +21,7 @@ from flymq.model.errors import (
     FlyMQError,
     InvalidTransactionState,
     ProducerFenced,
+    StaleMemberEpoch,
     TransactionAborted,
     UnknownProducer,
 )
@@ -54,6 +56,8 @@ def _code(error: FlyMQError, *, names_fenced: bool) -> ErrorCode:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if isinstance(error, ProducerFenced) and names_fenced:
         return ErrorCode.PRODUCER_FENCED
+    if isinstance(error, StaleMemberEpoch):
+        return ErrorCode.ILLEGAL_GENERATION
     return code_of(error)
 
 

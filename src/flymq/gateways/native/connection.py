@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flymq.broker.broker import Broker
 from flymq.broker.partition import Slice
-from flymq.gateways.connection import Connection, SharedByConnections
+from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
 from flymq.wire.framing import SCRATCH_BYTES
@@ -29,13 +29,6 @@ logger = logging.getLogger(__name__)
 Pieces = list[Buffer | Slice]
 Answer = Message | Pieces | None
 """A message, a frame in pieces that is ready to be sent, or nothing."""
-
-
-class AnswerLater(NamedTuple):
-    """An answer that is made from what a future will bring. Cheaper than a coroutine, which needs a task."""
-
-    future: asyncio.Future[Any]
-    answer: Callable[[Any], Answer]
 
 
 Handler = Callable[["NativeConnection", Any], "Answer | AnswerLater | Awaitable[Answer]"]
@@ -126,7 +119,7 @@ class NativeConnection(Connection):
             self._answer_later(opcode, request.id, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
 
     def _answer_later(self, opcode: int, request_id: int, began_s: float, later: AnswerLater) -> None:
-        def answer(done: asyncio.Future[Any]) -> None:
+        def answer(done: Later) -> None:
             self._served(opcode, began_s)
             error = done.exception()
             if error is None:
@@ -137,7 +130,7 @@ class NativeConnection(Connection):
                 logger.error("opcode %#04x of %s failed", opcode, self.peer_host, exc_info=error)
                 self._reply_error(InternalError(), request_id)
 
-        self.answer_later(later.future, answer)
+        self.answer_later(later.waiting, answer)
 
     def _served(self, opcode: int, began_s: float) -> None:
         self.shared.requests.observe(self.protocol, _NAMES[opcode], self.shared.clock.monotonic_s() - began_s)

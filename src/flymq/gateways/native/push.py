@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from flymq.broker.fetching import FetchFrom, FetchQuery
+from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
 from flymq.broker.partition import PartitionRead
 from flymq.gateways.native.connection import NativeConnection
 from flymq.gateways.native.records import fetched, interleave
@@ -30,7 +30,7 @@ class Subscription:
         self._bytes_max = request.max_bytes
         self._isolation = request.isolation
         self._offsets = {TopicPartition(part.topic, part.partition): part.offset for part in request.partitions}
-        self._waiting: asyncio.Future[list[PartitionRead]] | None = None
+        self._waiting: WaitingFetch | None = None
         self._is_scheduled = False
         self._is_stopped = False
 
@@ -61,16 +61,16 @@ class Subscription:
             isolation=self._isolation,
         )
         reads = self._connection.broker.topics.fetch(query)
-        if isinstance(reads, asyncio.Future):
+        if isinstance(reads, WaitingFetch):
             self._waiting = reads
             reads.add_done_callback(self._came)
         else:
             self._deliver(reads)
 
-    def _came(self, future: asyncio.Future[list[PartitionRead]]) -> None:
+    def _came(self, waiting: WaitingFetch) -> None:
         self._waiting = None
-        if not future.cancelled() and not self._is_stopped:
-            self._deliver(future.result())
+        if not waiting.cancelled() and not self._is_stopped:
+            self._deliver(waiting.result())
 
     def _deliver(self, reads: list[PartitionRead]) -> None:
         telling = [read for read in reads if read.slice is not None or read.error is not None]

@@ -9,7 +9,8 @@ from typing import Any
 
 from flymq.broker.fetching import FetchFrom, FetchQuery
 from flymq.broker.partition import Partition, PartitionRead
-from flymq.gateways.native.connection import Answer, AnswerLater, NativeConnection, Pieces
+from flymq.gateways.connection import AnswerLater
+from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
 from flymq.gateways.native.waiting import Later, when_done
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound

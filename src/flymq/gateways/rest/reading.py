@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from flymq.broker.broker import Broker
-from flymq.broker.fetching import FetchFrom, FetchQuery
+from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
 from flymq.broker.partition import Partition, PartitionRead
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.bodies import JSON, NDJSON
@@ -84,7 +84,7 @@ def at_position(partition: Partition, position: Position) -> int:
 
 async def fetch(broker: Broker, query: FetchQuery) -> list[PartitionRead]:
     reads = broker.topics.fetch(query)
-    return await reads if isinstance(reads, asyncio.Future) else reads
+    return await reads if isinstance(reads, WaitingFetch) else reads
 
 
 def show_read(read: PartitionRead, offset: int, reading: shapes.Reading, limit: int) -> tuple[list[RecordShape], int]:
