@@ -216,8 +216,10 @@ class Module:
     def write_class(self, shape: Shape) -> None:
         self.lines.append(f"\nclass {shape.name}(msgspec.Struct):")
         for field in shape.fields:
-            assert field.is_array or field.is_nullable or not field.is_struct, "a default that all would share"
-            self.lines.append(f"    {field.name}: {field.annotation()} = {field.initial()}")
+            initial = field.initial()
+            if field.is_struct and not field.is_array and not field.is_nullable:
+                initial = f"msgspec.field(default_factory={field.type})"
+            self.lines.append(f"    {field.name}: {field.annotation()} = {initial}")
         if not shape.fields:
             self.lines.append('    """It says nothing but that it is asked."""')
         self.lines.append("")

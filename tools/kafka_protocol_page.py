@@ -52,6 +52,12 @@ _BEHAVIOUR = """\
 - A transaction begins with the first partition or group that is added to it. The broker aborts one that is open for
   longer than its timeout, and after a crash all that were open. Their producers get INVALID_PRODUCER_ID_MAPPING, or
   INVALID_PRODUCER_EPOCH for Produce; clients that know of KIP-360 then abort, take a new epoch and go on.
+- Groups with `group.protocol=consumer` (KIP-848): the broker shares out by `uniform` or `range`; racks are kept and not
+  used. The session timeout and the interval of heartbeats are the broker's (`groups.consumer_session_timeout_ms`,
+  `groups.consumer_heartbeat_ms`). A pattern of topics must match the whole name, in the language of RE2 without flags,
+  names of groups and character classes in double brackets; it never means the broker's own topics.
+- A group changes between the two protocols only while it has no members; its offsets stay. Members of the other protocol
+  are refused until then: JoinGroup with INCONSISTENT_GROUP_PROTOCOL, ConsumerGroupHeartbeat with GROUP_ID_NOT_FOUND.
 - The address that Metadata tells is the one the client dialled, unless `listener.advertised_host` says otherwise.
 
 ## What is left out
@@ -59,7 +65,6 @@ _BEHAVIOUR = """\
 | | Why |
 |---|---|
 | Produce 12 and 13, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5 | transactions that begin by themselves |
-| ConsumerGroupHeartbeat, ConsumerGroupDescribe | only the native protocol has groups shared out by the broker |
 | SaslHandshake 0 | its passwords travel outside of the protocol's frames; version 1 is served |
 | SASL mechanisms other than PLAIN | |
 | ACLs, quotas, delegation tokens, reassignments, share groups, telemetry | |

@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from flymq.broker.consumer_groups import ConsumerGroups
 from flymq.broker.deadlines import Deadlines
+from flymq.broker.group_log import Durable, GroupLog
 from flymq.broker.internal_topics import InternalTopic
 from flymq.broker.lag import Lag, LagMeter
 from flymq.broker.topics import Topics
-from flymq.coordination.entries import NO_GENERATION, Entry, GroupKey, MemberValue, OffsetValue, ProducerIdentity
+from flymq.coordination.consumer_group import ConsumerGroup
+from flymq.coordination.entries import NO_GENERATION, Entry, MemberValue, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Group, GroupLimits, GroupState, Join
-from flymq.coordination.groups import GroupTable
+from flymq.coordination.groups import AnyGroup
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
 from flymq.model.errors import (
@@ -35,8 +38,6 @@ from flymq.model.names import TopicPartition
 T = TypeVar("T")
 NO_OFFSET = -1
 OffsetsToCommit = Mapping[TopicPartition, OffsetValue]
-Durable = asyncio.Future[None] | None
-"""Done when what was written is on the disk; None when it is there already."""
 
 
 @dataclass(slots=True)
@@ -77,34 +78,41 @@ class Groups:
     def __init__(
         self, topic: InternalTopic, topics: Topics, clock: Clock, entropy: Entropy, limits: GroupLimits
     ) -> None:
-        self._topic = topic
+        self._log = GroupLog(topic, limits)
         self._topics = topics
         self._clock = clock
         self._entropy = entropy
         self._limits = limits
-        self._tables = [GroupTable(limits) for _ in range(len(topic))]
+        self.consumers = ConsumerGroups(self._log, topics, clock, entropy, limits)
+        """Membership in groups of the other type; whatever else there is to a group is here for both."""
         self._waiting: dict[str, _Waiting] = {}
         self._until_stable: dict[str, set[asyncio.Future[None]]] = {}
         self._deadlines = Deadlines(clock, self._look_at)
         self._lag_meter = LagMeter(clock)
         self._is_closed = False
-        self.rebalances = 0
-        """Generations that have begun since the start, for metrics."""
+        self._generations_begun = 0
+
+    @property
+    def rebalances(self) -> int:
+        """How often a group was shared out anew since the start, for metrics."""
+        return self._generations_begun + self.consumers.rebalances
 
     def open(self) -> None:
         """Replay the log and go on where it ends."""
-        for number, table in enumerate(self._tables):
-            table.apply(self._topic.replay(number))
-            for group in table:
+        self._log.replay()
+        for group in self._log:
+            self._forget_topics(group, {name.topic for name in group.offsets.committed if not self._exists(name)})
+            if isinstance(group, Group):
                 group.begin_sessions(self._clock.monotonic_s())
-                self._forget_topics(group, {name.topic for name in group.offsets.committed if not self._exists(name)})
                 self._advance(group)
+        self.consumers.open()
         self._topics.watchers.append(self._topic_changed)
 
     def close(self) -> None:
         """Let nobody wait any more. Whoever did is no less a member for it."""
         self._is_closed = True
         self._deadlines.close()
+        self.consumers.close()
         for waiting in self._waiting.values():
             for join in waiting.joins.values():
                 join.cancel()
@@ -120,8 +128,11 @@ class Groups:
         """
         if not name:
             raise InvalidRequest("a group needs a name")
-        table = self._table(name)
+        table = self._log.table(name)
+        if entries := table.decide_type(name, Group, self._clock.now_ms()):
+            self._log.write(name, entries)
         group = table.get_or_add(name)
+        assert isinstance(group, Group)
         now_s = self._clock.monotonic_s()
         durable: Durable = None
         try:
@@ -155,7 +166,7 @@ class Groups:
         _fail(waiting.syncs.pop(committer.member_id, None), RebalanceInProgress("the same member asks again"))
         waiting.syncs[committer.member_id] = answer
         entries = group.decide_shares(committer.member_id, committer.generation, shares or {}, self._clock.now_ms())
-        self._answer_syncs(group, self._write(name, entries) if entries else None)
+        self._answer_syncs(group, self._log.write(name, entries) if entries else None)
         return answer
 
     def heartbeat(self, name: str, member: Committer) -> None:
@@ -174,7 +185,7 @@ class Groups:
 
     def _replace(self, group: Group, old: str, new: str) -> Durable:
         entries = group.decide_replace(old, new)
-        durable = self._write(group.name, entries) if entries else None
+        durable = self._log.write(group.name, entries) if entries else None
         group.replace(old, new)
         waiting = self._waiting_in(group)
         for futures in (waiting.joins, waiting.syncs):
@@ -193,8 +204,8 @@ class Groups:
 
     def _look_at(self, name: str) -> float | None:
         """A deadline of the group has come, or had come before somebody spoke."""
-        group = self._table(name).find(name)
-        if group is None:
+        group = self._log.table(name).find(name)
+        if not isinstance(group, Group):
             return None
         for member_id in group.expire(self._clock.monotonic_s()):
             _fail(self._waiting_in(group).syncs.pop(member_id, None), UnknownMember(f"{member_id} was silent"))
@@ -209,8 +220,8 @@ class Groups:
                 _fail(future, RebalanceInProgress(f"the group {group.name!r} is being shared out anew"))
         if group.is_ready(self._clock.monotonic_s()):
             counts = {topic: self._count_partitions(topic) for topic in group.topics()}
-            durable = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
-            self.rebalances += 1
+            durable = self._log.write(group.name, group.decide_generation(counts, self._clock.now_ms()))
+            self._generations_begun += 1
             group.begin_sessions(self._clock.monotonic_s())
             joins, waiting.joins = waiting.joins, {}
             for member_id, answer in joins.items():
@@ -242,14 +253,15 @@ class Groups:
 
     def _topic_changed(self, topic: str) -> None:
         """A topic has come, gone or grown."""
-        for table in self._tables:
-            for group in table:
-                if topic not in self._topics:
-                    self._forget_topics(group, {topic})
-                if group.members and topic in group.topics():
-                    counts = {name: self._count_partitions(name) for name in group.topics()}
-                    group.reconsider(counts, self._clock.monotonic_s())
-                    self._advance(group)
+        for group in self._log:
+            if topic not in self._topics:
+                self._forget_topics(group, {topic})
+            if isinstance(group, ConsumerGroup):
+                self.consumers.topic_changed(group, topic)
+            elif group.members and topic in group.topics():
+                counts = {name: self._count_partitions(name) for name in group.topics()}
+                group.reconsider(counts, self._clock.monotonic_s())
+                self._advance(group)
 
     # --- offsets
 
@@ -259,8 +271,8 @@ class Groups:
         """Save how far the group has read; return what is wrong with some of it, and when the rest is safe."""
         group = self._check_commit(name, committer)
         good, errors = self._check_offsets(offsets)
-        durable = self._write(name, group.offsets.decide_commit(good)) if good else None
-        self._table(name).drop_if_unused(group)
+        durable = self._log.write(name, group.offsets.decide_commit(good)) if good else None
+        self._log.table(name).drop_if_unused(group)
         return errors, durable
 
     def commit_in_transaction(
@@ -272,17 +284,17 @@ class Groups:
         one producer holds, stands for the member.
         """
         is_anonymous = committer == Committer()
-        group = self._table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
+        group = self._log.table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
         good, errors = self._check_offsets(offsets)
-        durable = self._write(name, group.offsets.decide_pend(producer, good)) if good else None
-        self._table(name).drop_if_unused(group)
+        durable = self._log.write(name, group.offsets.decide_pend(producer, good)) if good else None
+        self._log.table(name).drop_if_unused(group)
         return errors, durable
 
     def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Durable:
         """Let the offsets of a transaction count, or drop them; to do it again is harmless."""
-        group = self._table(name).find(name)
+        group = self._log.table(name).find(name)
         entries = [] if group is None else group.offsets.decide_end(producer, committed=committed)
-        durable = self._write(name, entries) if entries else None
+        durable = self._log.write(name, entries) if entries else None
         for waiting in self._until_stable.pop(name, ()):
             if not waiting.done():
                 waiting.set_result(None)
@@ -290,16 +302,16 @@ class Groups:
 
     def durable(self, name: str) -> Durable:
         """Return when everything written so far about the group is on the disk."""
-        return self._topic.partition(self._topic.number_of(name)).durable()
+        return self._log.durable(name)
 
     def committed(self, name: str) -> dict[TopicPartition, OffsetValue]:
         """Return how far the group has read; nothing for one that is not known."""
-        group = self._table(name).find(name)
+        group = self._log.table(name).find(name)
         return {} if group is None else group.offsets.committed
 
     def is_stable(self, name: str, partitions: Iterable[TopicPartition] | None) -> bool:
         """Whether no open transaction is about to commit an offset of these partitions; None: of any."""
-        group = self._table(name).find(name)
+        group = self._log.table(name).find(name)
         if group is None or not group.offsets.pending:
             return True
         return partitions is not None and not any(map(group.offsets.is_pending, partitions))
@@ -314,11 +326,18 @@ class Groups:
             finally:
                 self._until_stable.get(name, set()).discard(waiting)
 
-    def _check_commit(self, name: str, committer: Committer) -> Group:
-        if committer.member_id or committer.generation >= 0:
-            group = self._find(name, committer.member_id)
-        else:
-            group = self._table(name).get_or_add(name)
+    def check_reader(self, name: str, member_id: str, epoch: int) -> None:
+        """Raise if a member asks for offsets in an epoch that is over. Only a `ConsumerGroup` wants to know."""
+        group = self._log.table(name).find(name)
+        if isinstance(group, ConsumerGroup) and (member_id or epoch >= 0):
+            group.check_epoch(member_id, epoch)
+
+    def _check_commit(self, name: str, committer: Committer) -> AnyGroup:
+        table = self._log.table(name)
+        group = table.find(name)
+        if group is None and (committer.member_id or committer.generation >= 0):
+            raise UnknownMember(f"the group {name!r} has no member {committer.member_id!r}")
+        group = group or table.get_or_add(name)
         group.check_commit(
             committer.member_id,
             committer.generation,
@@ -340,24 +359,24 @@ class Groups:
                 errors[partition] = error
         return good, errors
 
-    def _forget_topics(self, group: Group, topics: Iterable[str]) -> None:
+    def _forget_topics(self, group: AnyGroup, topics: Iterable[str]) -> None:
         gone = set(topics)
         entries = group.offsets.decide_forget([name for name in group.offsets.committed if name.topic in gone])
         if entries:
-            self._write(group.name, entries)
+            self._log.write(group.name, entries)
 
     # --- administration
 
-    def list(self) -> list[Group]:
+    def list(self) -> list[AnyGroup]:
         """All groups, in the order of their names."""
-        return sorted((group for table in self._tables for group in table), key=lambda group: group.name)
+        return sorted(self._log, key=lambda group: group.name)
 
-    def get(self, name: str) -> Group:
-        return self._table(name).get(name)
+    def get(self, name: str) -> AnyGroup:
+        return self._log.table(name).get(name)
 
     def check_empty(self, name: str) -> None:
         """Raise if the group has members: what is done to it from outside would take them by surprise."""
-        group = self._table(name).find(name)
+        group = self._log.table(name).find(name)
         if group is not None and group.members:
             raise GroupNotEmpty(f"the group {name!r} has {len(group.members)} members")
 
@@ -375,7 +394,7 @@ class Groups:
             if partition.topic in in_use:
                 raise GroupNotEmpty(f"members of the group {name!r} read {partition.topic!r}")
         entries = group.offsets.decide_forget(partitions)
-        return self._write(name, entries) if entries else None
+        return self._log.write(name, entries) if entries else None
 
     def expire(self) -> None:
         """Forget offsets that nobody has used for long, and groups that have nothing left."""
@@ -386,35 +405,23 @@ class Groups:
             unused = group.offsets.unused_since(before_ms, but_topics=group.topics())
             entries: list[Entry] = group.offsets.decide_forget(unused)
             is_left_empty = len(unused) == len(group.offsets.committed) and not group.offsets.pending
-            if group.generation and not group.members and is_left_empty:
-                entries.append((GroupKey(group.name), None))
+            if not group.members and is_left_empty:
+                entries += group.decide_forget()
             if entries:
-                self._write(group.name, entries)
+                self._log.write(group.name, entries)
 
     def delete(self, name: str) -> Durable:
         """Forget a group without members, and its offsets."""
         group = self.get(name)
         self.check_empty(name)
-        entries: list[Entry] = group.offsets.decide_forget_all()
-        if group.generation:
-            entries.append((GroupKey(name), None))
-        return self._write(name, entries) if entries else None
+        entries: list[Entry] = [*group.offsets.decide_forget_all(), *group.decide_forget()]
+        return self._log.write(name, entries) if entries else None
 
     # --- within
 
-    def _write(self, name: str, entries: Sequence[Entry]) -> Durable:
-        """Append, then apply. Nothing comes between a decision and this."""
-        number = self._topic.number_of(name)
-        durable = self._topic.write(number, entries)
-        self._tables[number].apply(entries)
-        return durable
-
-    def _table(self, name: str) -> GroupTable:
-        return self._tables[self._topic.number_of(name)]
-
     def _find(self, name: str, member_id: str) -> Group:
-        group = self._table(name).find(name)
-        if group is None:
+        group = self._log.table(name).find(name)
+        if not isinstance(group, Group):
             raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
         return group
 

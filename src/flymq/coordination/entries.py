@@ -70,6 +70,49 @@ class GroupValue(_Value, frozen=True):
     changed_at_ms: int = 0
 
 
+class ConsumerGroupKey(_Key, frozen=True, tag="consumer_group"):
+    """A group whose members are each told their own share, one by one, by the broker."""
+
+    group: str
+
+
+class ConsumerGroupValue(_Value, frozen=True):
+    epoch: int = 0
+    """Counts how often it was decided anew who is to read what."""
+    assignor: str = ""
+    changed_at_ms: int = 0
+
+
+class ConsumerMemberKey(_Key, frozen=True, tag="consumer_member"):
+    group: str
+    member_id: str
+
+
+class ConsumerMemberValue(_Value, frozen=True):
+    """What a member wants, what it is to have, and what it has."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    """A regular expression: the member also wants every topic whose whole name matches."""
+    assignor: str = ""
+    """The way to share out that it would like; empty: any."""
+    instance: str = ""
+    client_id: str = ""
+    host: str = ""
+    rack: str = ""
+    rebalance_timeout_ms: int = 60_000
+    epoch: int = 0
+    """The last epoch of the group whose decision it has begun to follow; -2: a static member that is away."""
+    previous_epoch: int = 0
+    """The one before: a member whose answer was lost still speaks of it."""
+    target: tuple[TopicPartition, ...] = ()
+    """What it is to have."""
+    assigned: tuple[TopicPartition, ...] = ()
+    """What it may read."""
+    revoking: tuple[TopicPartition, ...] = ()
+    """What it was told to give up and has not yet."""
+
+
 class OffsetKey(_Key, frozen=True, tag="offset"):
     group: str
     topic: str
@@ -173,12 +216,16 @@ class QueryValue(_Value, frozen=True):
 
 # --- all kinds ------------------------------------------------------------------------------------------------------
 
-Key: TypeAlias = GroupKey | OffsetKey | PendingKey | TransactionKey | QueryKey
-Value: TypeAlias = GroupValue | OffsetValue | PendingValue | TransactionValue | QueryValue
+Key: TypeAlias = GroupKey | ConsumerGroupKey | ConsumerMemberKey | OffsetKey | PendingKey | TransactionKey | QueryKey
+Value: TypeAlias = (
+    GroupValue | ConsumerGroupValue | ConsumerMemberValue | OffsetValue | PendingValue | TransactionValue | QueryValue
+)
 Entry: TypeAlias = tuple[Key, Value | None]
 
 _VALUES: dict[type[Key], msgspec.msgpack.Decoder[Any]] = {
     GroupKey: msgspec.msgpack.Decoder(GroupValue),
+    ConsumerGroupKey: msgspec.msgpack.Decoder(ConsumerGroupValue),
+    ConsumerMemberKey: msgspec.msgpack.Decoder(ConsumerMemberValue),
     OffsetKey: msgspec.msgpack.Decoder(OffsetValue),
     PendingKey: msgspec.msgpack.Decoder(PendingValue),
     TransactionKey: msgspec.msgpack.Decoder(TransactionValue),

@@ -20,7 +20,7 @@ import msgspec
 from flymq.coordination.assignors import ASSIGNORS, share_out
 from flymq.coordination.entries import Entry, GroupKey, GroupValue, MemberValue
 from flymq.coordination.offsets import Offsets
-from flymq.coordination.subscriptions import understand
+from flymq.coordination.subscriptions import understand, understand_assignment
 from flymq.model.errors import (
     FlyMQError,
     GroupFull,
@@ -32,6 +32,7 @@ from flymq.model.errors import (
     StaleGeneration,
     UnknownMember,
 )
+from flymq.model.names import TopicPartition
 
 CONSUMER = "consumer"
 """The kind of a group whose members share partitions."""
@@ -41,6 +42,8 @@ class GroupState(Enum):
     EMPTY = "empty"
     PREPARING = "preparing"
     COMPLETING = "completing"
+    RECONCILING = "reconciling"
+    """Only in a `ConsumerGroup`: its members are on their way to their targets."""
     STABLE = "stable"
     DEAD = "dead"
 
@@ -52,6 +55,10 @@ class GroupLimits:
     members_max: int = 1_000
     session_timeout_ms_min: int = 1_000
     session_timeout_ms_max: int = 30 * 60_000
+    consumer_session_timeout_ms: int = 45_000
+    """That of members of a `ConsumerGroup`, which do not choose it …"""
+    consumer_heartbeat_ms: int = 3_000
+    """… and how often they are told to speak."""
     quiet_ms: int = 100
     """A new group waits for further members until none has come for so long …"""
     quiet_ms_max: int = 3_000
@@ -127,6 +134,10 @@ class Group:
         return self.value.generation
 
     @property
+    def assignor(self) -> str:
+        return self.value.protocol
+
+    @property
     def state(self) -> GroupState:
         if self.is_dead:
             return GroupState.DEAD
@@ -149,6 +160,10 @@ class Group:
                 for _, metadata in member.value.protocols[:1]:
                     wanted.update(understand(metadata).topics)
         return wanted
+
+    def shares(self) -> dict[str, list[TopicPartition]]:
+        """Return what each member reads, as far as it is written in a way the broker understands."""
+        return {name: understand_assignment(member.value.share) for name, member in self.members.items()}
 
     # --- apply
 
@@ -331,6 +346,10 @@ class Group:
         )
         value = msgspec.structs.replace(self.value, members=members, is_shared=True, changed_at_ms=now_ms)
         return [(GroupKey(self.name), value)]
+
+    def decide_forget(self) -> list[Entry]:
+        """Forget a group that has no members."""
+        return [(GroupKey(self.name), None)] if self.generation else []
 
     def sync(self, member_id: str, generation: int, now_s: float, *, instance: str = "") -> None:
         """A member asks for its share; it has to wait for it unless the group is STABLE."""

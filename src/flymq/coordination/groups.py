@@ -1,10 +1,21 @@
-"""All groups of one partition of `__offsets`: the table that its log, replayed, gives again."""
+"""All groups of one partition of `__offsets`: the table that its log, replayed, gives again.
+
+A group is of one of two types: all its members go from one generation to the next together (`Group`, which Kafka calls
+classic), or the broker tells each one its share (`ConsumerGroup`). One that has no members can become one of the other
+type; its offsets stay, and its numbers go on, so that none means two things.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias, TypeVar
 
+from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import (
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerMemberKey,
+    ConsumerMemberValue,
     Entry,
     GroupKey,
     GroupValue,
@@ -15,8 +26,11 @@ from flymq.coordination.entries import (
     PendingValue,
     Value,
 )
-from flymq.coordination.group import Group, GroupLimits
-from flymq.model.errors import GroupNotFound
+from flymq.coordination.group import Group, GroupLimits, GroupState
+from flymq.model.errors import GroupNotFound, OtherGroupType
+
+AnyGroup: TypeAlias = Group | ConsumerGroup
+G = TypeVar("G", Group, ConsumerGroup)
 
 
 class GroupTable:
@@ -24,51 +38,93 @@ class GroupTable:
 
     def __init__(self, limits: GroupLimits) -> None:
         self._limits = limits
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, AnyGroup] = {}
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[AnyGroup]:
         return iter(list(self._groups.values()))
 
-    def find(self, name: str) -> Group | None:
+    def find(self, name: str) -> AnyGroup | None:
         return self._groups.get(name)
 
-    def get(self, name: str) -> Group:
+    def get(self, name: str) -> AnyGroup:
         group = self._groups.get(name)
         if group is None:
             raise GroupNotFound(f"there is no group {name!r}")
         return group
 
-    def get_or_add(self, name: str) -> Group:
-        group = self._groups.get(name)
-        if group is None:
-            group = self._groups[name] = Group(name, self._limits)
-        return group
+    def get_or_add(self, name: str) -> AnyGroup:
+        return self._groups.get(name) or self._become(Group, name)
 
-    def drop_if_unused(self, group: Group) -> None:
+    def drop_if_unused(self, group: AnyGroup) -> None:
         if group.is_unused:
             group.is_dead = True
             self._groups.pop(group.name, None)
 
+    # --- the two types
+
+    def decide_type(self, name: str, type_: type[Group] | type[ConsumerGroup], now_ms: int) -> list[Entry]:
+        """Make the group one of this type. Nothing to write if it is; refused if it is not and has members."""
+        group = self._groups.get(name)
+        if isinstance(group, type_) or (group is None and type_ is Group):
+            return []
+        number = 0
+        entries: list[Entry] = []
+        if group is not None:
+            if group.state is not GroupState.EMPTY:
+                raise OtherGroupType(f"the group {name!r} has {len(group.members)} members of the other group protocol")
+            number = group.generation
+            entries += group.decide_forget()
+        if type_ is Group:
+            return [*entries, (GroupKey(name), GroupValue(number, changed_at_ms=now_ms))]
+        return [*entries, (ConsumerGroupKey(name), ConsumerGroupValue(number + 1, changed_at_ms=now_ms))]
+
+    def _become(self, type_: type[G], name: str) -> G:
+        """Return the group as one of this type."""
+        group = self._groups.get(name)
+        if isinstance(group, type_):
+            return group
+        found: G = type_(name, self._limits)
+        if group is not None:
+            found.offsets = group.offsets
+            group.is_dead = True
+        self._groups[name] = found
+        return found
+
+    # --- from the log and back
+
     def apply(self, entries: Iterable[Entry]) -> None:
         """Bring the state up to date with entries that are in the log."""
         for key, value in entries:
-            if isinstance(key, GroupKey):
-                assert value is None or isinstance(value, GroupValue)
-                group = self.get_or_add(key.group)
-                group.apply(value)
-            else:
-                assert isinstance(key, (OffsetKey, PendingKey))
+            assert isinstance(key, (GroupKey, ConsumerGroupKey, ConsumerMemberKey, OffsetKey, PendingKey))
+            if isinstance(key, (OffsetKey, PendingKey)):
                 assert value is None or isinstance(value, (OffsetValue, PendingValue))
-                group = self.get_or_add(key.group)
-                group.offsets.apply(key, value)
-            if value is None:
+                self.get_or_add(key.group).offsets.apply(key, value)
+            else:
+                self._apply_group(key, value)
+            if value is None and (group := self._groups.get(key.group)) is not None:
                 self.drop_if_unused(group)
+
+    def _apply_group(self, key: GroupKey | ConsumerGroupKey | ConsumerMemberKey, value: Value | None) -> None:
+        type_ = Group if isinstance(key, GroupKey) else ConsumerGroup
+        if value is None and not isinstance(self._groups.get(key.group), type_):
+            return  # it has become one of the other type since
+        if isinstance(key, GroupKey):
+            assert value is None or isinstance(value, GroupValue)
+            self._become(Group, key.group).apply(value)
+        elif isinstance(key, ConsumerGroupKey):
+            assert value is None or isinstance(value, ConsumerGroupValue)
+            self._become(ConsumerGroup, key.group).apply_group(value)
+        else:
+            assert value is None or isinstance(value, ConsumerMemberValue)
+            self._become(ConsumerGroup, key.group).apply_member(key.member_id, value)
 
     def entries(self) -> dict[Key, Value]:
         """Return the table as the log would have it after compaction."""
         found: dict[Key, Value] = {}
         for group in self._groups.values():
-            if group.generation:
+            if isinstance(group, ConsumerGroup):
+                found.update(_consumer_entries(group))
+            elif group.generation:
                 found[GroupKey(group.name)] = group.value
             for partition, offset in group.offsets.committed.items():
                 found[OffsetKey(group.name, *partition)] = offset
@@ -76,3 +132,10 @@ class GroupTable:
                 for partition, pending in offsets.items():
                     found[PendingKey(group.name, producer_id, *partition)] = pending
         return found
+
+
+def _consumer_entries(group: ConsumerGroup) -> Iterator[tuple[Key, Value]]:
+    if group.generation:
+        yield ConsumerGroupKey(group.name), group.value
+    for member_id, member in group.members.items():
+        yield ConsumerMemberKey(group.name, member_id), member.value

@@ -282,6 +282,8 @@ def _group_limits(settings: GroupsSettings) -> GroupLimits:
         members_max=settings.members_max,
         session_timeout_ms_min=settings.session_timeout_ms_min,
         session_timeout_ms_max=settings.session_timeout_ms_max,
+        consumer_session_timeout_ms=settings.consumer_session_timeout_ms,
+        consumer_heartbeat_ms=settings.consumer_heartbeat_ms,
         quiet_ms=settings.quiet_ms,
         offset_retention_ms=settings.offset_retention_ms,
     )

@@ -156,6 +156,12 @@ class GroupsSettings:
     session_timeout_ms_max: int = _setting(
         30 * 60_000, "Longest silence a member may ask to be taken for dead after.", low=1_000
     )
+    consumer_session_timeout_ms: int = _setting(
+        45_000, "Silence after which a member with `group.protocol=consumer` is taken for dead.", low=1_000
+    )
+    consumer_heartbeat_ms: int = _setting(
+        3_000, "How often members with `group.protocol=consumer` are told to heartbeat.", low=10
+    )
     quiet_ms: int = _setting(100, "A new group waits for further members until none has come for so long.")
     offset_retention_ms: int = _setting(
         7 * 24 * 60 * 60_000, "How long offsets are kept after the group's last member has gone.", low=1

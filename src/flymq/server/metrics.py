@@ -26,7 +26,8 @@ from flymq.broker.groups import NO_OFFSET
 from flymq.broker.lag import Lag
 from flymq.broker.partition import Partition
 from flymq.coordination.entries import TransactionState
-from flymq.coordination.group import Group, GroupState
+from flymq.coordination.group import GroupState
+from flymq.coordination.groups import AnyGroup
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
 from flymq.model.exposition import counters, gauge, gauges, histograms, labels
@@ -308,7 +309,7 @@ def _group_details(broker: Broker) -> Iterator[str]:
     )
 
 
-def _lags(broker: Broker, group: Group) -> Iterator[tuple[TopicPartition, int, Lag]]:
+def _lags(broker: Broker, group: AnyGroup) -> Iterator[tuple[TopicPartition, int, Lag]]:
     """Yield where the group stands in each partition it has committed an offset for."""
     for name, value in group.offsets.committed.items():
         if value.offset != NO_OFFSET:

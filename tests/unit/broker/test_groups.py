@@ -222,7 +222,7 @@ def test_limits_are_kept() -> None:
         with pytest.raises(InvalidSessionTimeout):
             await join(node, session_s=0.5)
         assert node.groups.list() == []
-        group = node.groups._table("g").get_or_add("g")
+        group = node.groups._log.table("g").get_or_add("g")
         group.limits = type(group.limits)(members_max=1)
         await join(node)
         with pytest.raises(GroupFull):

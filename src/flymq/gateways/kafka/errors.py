@@ -68,6 +68,11 @@ class ErrorCode(IntEnum):
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    INVALID_REGULAR_EXPRESSION = 128
 
 
 CODES: dict[type[FlyMQError], ErrorCode] = {
@@ -113,6 +118,12 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
+    errors.MemberEpochFenced: ErrorCode.FENCED_MEMBER_EPOCH,
+    errors.StaleMemberEpoch: ErrorCode.STALE_MEMBER_EPOCH,
+    errors.InstanceInUse: ErrorCode.UNRELEASED_INSTANCE_ID,
+    errors.UnsupportedAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
+    errors.InvalidTopicPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,
+    errors.OtherGroupType: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.group import Group, GroupState
+from flymq.coordination.groups import AnyGroup
 from flymq.gateways.kafka.cluster import GROUP_OPERATIONS, NO_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -13,11 +15,11 @@ from flymq.wire.kafka.messages import describe_groups as description
 from flymq.wire.kafka.messages import list_groups as listing
 from flymq.wire.kafka.messages import offset_delete as forgetting
 
-_CLASSIC = "classic"
-_STATES = {
+STATES = {
     GroupState.EMPTY: "Empty",
     GroupState.PREPARING: "PreparingRebalance",
     GroupState.COMPLETING: "CompletingRebalance",
+    GroupState.RECONCILING: "Reconciling",
     GroupState.STABLE: "Stable",
     GroupState.DEAD: "Dead",
 }
@@ -31,10 +33,14 @@ def list_groups(
     types = {kind.lower() for kind in request.types_filter}
     groups = []
     for group in connection.broker.groups.list():
-        state = _STATES[group.state]
-        if (not states or state.lower() in states) and (not types or _CLASSIC in types):
-            groups.append(listing.ListedGroup(group.name, group.value.kind, state, _CLASSIC))
+        state, type_ = STATES[group.state], _type_of(group)
+        if (not states or state.lower() in states) and (not types or type_ in types):
+            groups.append(listing.ListedGroup(group.name, group.kind, state, type_))
     return listing.ListGroupsResponse(groups=groups)
+
+
+def _type_of(group: AnyGroup) -> str:
+    return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
 def describe_groups(
@@ -44,11 +50,14 @@ def describe_groups(
     groups = []
     for name in request.groups:
         try:
-            groups.append(_describe(connection.broker.groups.get(name), operations))
+            group = connection.broker.groups.get(name)
+            if not isinstance(group, Group):
+                raise GroupNotFound(f"{name!r} is not a classic group")
+            groups.append(_describe(group, operations))
         except GroupNotFound as error:
             # Older clients take an unknown group for one that is dead.
             code = code_of(error) if version >= _UNKNOWN_IS_AN_ERROR_FROM else ErrorCode.NONE
-            groups.append(description.DescribedGroup(code, error.message, name, _STATES[GroupState.DEAD]))
+            groups.append(description.DescribedGroup(code, error.message, name, STATES[GroupState.DEAD]))
     return description.DescribeGroupsResponse(groups=groups)
 
 
@@ -67,7 +76,7 @@ def _describe(group: Group, operations: int) -> description.DescribedGroup:
         for member in group.members.values()
     ]
     return description.DescribedGroup(
-        ErrorCode.NONE, None, group.name, _STATES[group.state], group.value.kind, protocol, members, operations
+        ErrorCode.NONE, None, group.name, STATES[group.state], group.value.kind, protocol, members, operations
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flymq.gateways.kafka import (
     cluster,
     configs,
+    consumer_groups,
     fetch,
     group_admin,
     group_offsets,
@@ -57,5 +58,7 @@ HANDLERS: dict[int, Handler] = {
     Api.DESCRIBE_PRODUCERS: offsets.describe_producers,
     Api.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
     Api.LIST_TRANSACTIONS: transactions.list_transactions,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
     Api.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }

@@ -8,7 +8,6 @@ from flymq.broker.groups import NO_OFFSET, Committer
 from flymq.broker.lag import UNKNOWN
 from flymq.broker.partition import Partition
 from flymq.coordination.entries import OffsetValue
-from flymq.coordination.subscriptions import understand_assignment
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.operations import Call
 from flymq.gateways.rest.paging import take_page
@@ -31,7 +30,7 @@ async def list_groups(call: Call) -> shapes.GroupPage:
 async def describe_group(call: Call) -> shapes.GroupDescription:
     """Describe a group: its members, and how far each partition is behind."""
     group = call.broker.groups.get(call.path["group"])
-    shares = {name: understand_assignment(member.value.share) for name, member in group.members.items()}
+    shares = group.shares()
     readers = {partition: name for name, share in shares.items() for partition in share}
     committed = group.offsets.committed
     positions = [
@@ -42,7 +41,7 @@ async def describe_group(call: Call) -> shapes.GroupDescription:
         group.name,
         group.state.value,
         group.kind,
-        group.value.protocol,
+        group.assignor,
         group.generation,
         sum(position.lag or 0 for position in positions),
         [

@@ -92,3 +92,45 @@ class UnstableOffsets(FlyMQError):
     code = "UNSTABLE_OFFSETS"
     retriable = True
     hint = "Ask again when the transaction has ended."
+
+
+class MemberEpochFenced(FlyMQError):
+    """The member and its group disagree about the epoch it is in, so its share may belong to another one."""
+
+    code = "MEMBER_EPOCH_FENCED"
+    hint = "Give up all partitions and join again with the epoch 0."
+
+
+class StaleMemberEpoch(FlyMQError):
+    """The member has moved on to another epoch since it sent this."""
+
+    code = "STALE_MEMBER_EPOCH"
+    hint = "Heartbeat to learn the current epoch, then try again."
+
+
+class InstanceInUse(FlyMQError):
+    """Another member of the group has this instance name and has not left."""
+
+    code = "INSTANCE_IN_USE"
+    hint = "Stop the other member, or give each one an instance name of its own."
+
+
+class UnsupportedAssignor(InvalidRequest):
+    """The broker does not know how to share out like this."""
+
+    code = "UNSUPPORTED_ASSIGNOR"
+    hint = "Use `uniform` or `range`."
+
+
+class InvalidTopicPattern(InvalidRequest):
+    """The pattern of topic names cannot be read, or asks for more than a pattern may."""
+
+    code = "INVALID_TOPIC_PATTERN"
+    hint = "The message names the place; lookahead and backreferences are not supported."
+
+
+class OtherGroupType(FlyMQError):
+    """The group has members that use the other group protocol."""
+
+    code = "OTHER_GROUP_TYPE"
+    hint = "Stop all members of the group before they change their `group.protocol`."

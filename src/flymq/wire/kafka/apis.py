@@ -51,6 +51,8 @@ class Api(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -102,6 +104,8 @@ CODECS: dict[Api, Versions] = {
     Api.DESCRIBE_PRODUCERS: Versions(0, 0),
     Api.DESCRIBE_TRANSACTIONS: Versions(0, 0),
     Api.LIST_TRANSACTIONS: Versions(0, 1),
+    Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
+    Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
 """The versions the codecs know. A gateway may serve fewer requests, never other versions."""
