@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from flymq.client.encryption import Key
@@ -118,7 +118,7 @@ class ConnectionConfig:
     tls_key_file: str | os.PathLike[str] | None = None
     tls_context: ssl.SSLContext | None = None
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100

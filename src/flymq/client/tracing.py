@@ -119,7 +119,8 @@ class TracedIntake(Intake):
         span = self._tracing.start_send(topic.name)
         context = _headers_of(span)
         try:
-            records = [(key, value, (*(more[0] if more else ()), *context)) for key, value, *more in self._records(messages)]
+            given = self._records(messages)
+            records = [(key, value, (*(more[0] if more else ()), *context)) for key, value, *more in given]
             span.set_attribute("messaging.batch.message_count", len(records))
             return self._share(topic, records, partition)._replace(settled=partial(_end_batch, span))
         except Exception as error:

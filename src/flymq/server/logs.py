@@ -35,8 +35,9 @@ def set_up_logs(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.value.upper())
     root.propagate = False
-    # What uvicorn warns about, such as bytes that are no HTTP, is an everyday matter of a port on a network.
-    http = logging.getLogger("uvicorn.error")
-    http.handlers[:] = [handler]
-    http.setLevel(logging.ERROR)
-    http.propagate = False
+    # What these warn about, such as bytes that are no HTTP, is an everyday matter of a port on a network.
+    for name in ("uvicorn.error", "asyncio"):
+        other = logging.getLogger(name)
+        other.handlers[:] = [handler]
+        other.setLevel(logging.ERROR)
+        other.propagate = False

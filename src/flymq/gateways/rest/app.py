@@ -159,7 +159,7 @@ class _Served:
             # What the request waited for was given up, not the request: so the broker stops.
             response = problem_response(BrokerUnavailable("the broker is stopping"))
         except Exception:
-            logger.exception("%s %s failed", scope["method"], scope["path"])
+            logger.exception("%s %r failed", scope["method"], scope["path"])
             requests.failed("http", InternalError.code)
             response = problem_response(InternalError())
         await response(scope, receive, send)

@@ -46,6 +46,9 @@ class Authenticate(Message):
     username: str = ""
     password: str = ""
 
+    def __repr__(self) -> str:
+        return f"Authenticate(mechanism={self.mechanism!r}, username={self.username!r}, password=...)"
+
 
 class AuthenticateAnswer(Message):
     """As whom the connection acts from now on."""
