@@ -1,41 +1,55 @@
-"""Run the benchmarks: `make bench`, or `python -m benchmarks [--quick] [--only NAME] [--json FILE]`."""
+"""Run the benchmarks: `make bench`, or `python -m benchmarks`; `--help` tells the options."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import os
-import platform
 import sys
 import time
 from pathlib import Path
 
+from benchmarks import machine
+from benchmarks.comparison import compare
+from benchmarks.results import Run, load, save
 from benchmarks.row import Row, show
 
-SUITES = ("record_codec", "log", "broker", "sdk", "coordination", "kafka", "rest")
+SUITES = {
+    "record_codec": "benchmarks.record_codec",
+    "log": "benchmarks.log",
+    "broker": "benchmarks.broker",
+    "throughput": "benchmarks.workloads.throughput",
+    "latency": "benchmarks.workloads.latency",
+    "breadth": "benchmarks.workloads.breadth",
+    "durability": "benchmarks.workloads.durability",
+    "encodings": "benchmarks.workloads.encodings",
+    "catch_up": "benchmarks.workloads.catch_up",
+    "groups": "benchmarks.workloads.groups",
+    "coordination": "benchmarks.coordination",
+    "sdk": "benchmarks.sdk",
+    "kafka": "benchmarks.kafka",
+    "rest": "benchmarks.rest",
+}
+"""The order of a whole run, and of the report."""
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="fewer rounds: for a look, not for figures to quote")
-    arguments.add_argument("--only", choices=SUITES, action="append", help="run only this suite")
-    arguments.add_argument("--json", type=Path, help="also write the rows here")
-    chosen = arguments.parse_args()
-    print(_machine(), file=sys.stderr)
-    results: dict[str, list[Row]] = {}
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: for a look, not for figures to quote")
+    parser.add_argument("--only", choices=SUITES, action="append", help="run only this suite; may be repeated")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--compare", type=Path, metavar="OLD", help="also show the ratio to an older run's JSON")
+    chosen = parser.parse_args(arguments)
+    run = Run(machine=machine.describe(), quick=chosen.quick, results={})
+    print(machine.in_a_line(run["machine"]), file=sys.stderr)
     for suite in chosen.only or SUITES:
         started = time.monotonic()
-        rows = importlib.import_module(f"benchmarks.{suite}").run(quick=chosen.quick)
-        results[suite] = rows
+        rows: list[Row] = importlib.import_module(SUITES[suite]).run(quick=chosen.quick)
+        run["results"][suite] = rows
         print(f"\n{suite} ({time.monotonic() - started:.0f} s)\n{show(rows)}", flush=True)
-    if chosen.json:
-        chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps({"machine": _machine(), "results": results}, indent=2))
-
-
-def _machine() -> str:
-    return f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+        if chosen.json:  # after each suite: a run that is stopped keeps what it has
+            save(chosen.json, run)
+    if chosen.compare:
+        print(f"\nbeside {chosen.compare}\n{compare(load(chosen.compare), run)}")
 
 
 if __name__ == "__main__":

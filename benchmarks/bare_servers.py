@@ -2,12 +2,14 @@
 
 python -m benchmarks.bare_servers echo          sends back what it gets
 python -m benchmarks.bare_servers produce DIR   cuts requests, writes their bytes to a file, answers as many bytes
+python -m benchmarks.bare_servers fetch DIR     cuts requests, answers each with 1 MB of a file by sendfile
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import tempfile
 from struct import Struct
@@ -16,6 +18,7 @@ from typing import cast
 _HEADER = Struct(">BBBI")
 ANSWER = b"\xfb\x01\x87\x00\x00\x00\x30" + bytes(0x30)
 """As long as FlyMQ's answer to one batch for one partition."""
+FETCHED_BYTES = 1 << 20
 
 
 class Echo(asyncio.Protocol):
@@ -57,6 +60,24 @@ class Produce(asyncio.BufferedProtocol):
         self._used = end - position
 
 
+def send_files(directory: str) -> None:
+    """Answer one connection after another, blocking: nothing else is measured than sendfile."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        file.write(bytes(FETCHED_BYTES))
+        file.flush()
+        listening = socket.create_server(("127.0.0.1", 0))
+        print(listening.getsockname()[1], flush=True)
+        while True:
+            connection, _ = listening.accept()
+            with connection:
+                while header := connection.recv(_HEADER.size, socket.MSG_WAITALL):
+                    connection.recv(_HEADER.unpack(header)[3], socket.MSG_WAITALL)
+                    connection.sendall(_HEADER.pack(0xFB, 1, 0x88, FETCHED_BYTES))
+                    sent = 0
+                    while sent < FETCHED_BYTES:
+                        sent += os.sendfile(connection.fileno(), file.fileno(), sent, FETCHED_BYTES - sent)
+
+
 async def _serve(kind: str, directory: str) -> None:
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryFile(dir=directory) as file:
@@ -66,5 +87,12 @@ async def _serve(kind: str, directory: str) -> None:
         await listening.serve_forever()
 
 
+def main(kind: str, directory: str = ".") -> None:
+    if kind == "fetch":
+        send_files(directory)
+    else:
+        asyncio.run(_serve(kind, directory))
+
+
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "."))
+    main(*sys.argv[1:])

@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_CPUCLOCK_SCHED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,12 @@ class Measured:
 
     @property
     def cpu_s(self) -> float:
-        """Seconds of processor time so far, its own and the kernel's on its behalf."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        """Seconds of processor time so far, of all its threads, its own and the kernel's on its behalf.
+
+        Linux has a clock for each process, exact to the nanosecond where /proc counts in hundredths of a second; its
+        number is made of the process id as clock_getcpuclockid(3) does it.
+        """
+        return time.clock_gettime(~self.pid << 3 | _CPUCLOCK_SCHED)
 
     @property
     def resident_bytes(self) -> int:

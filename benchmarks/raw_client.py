@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import socket
+import ssl
 import time
 from collections.abc import Sequence
 
+from benchmarks.figures import percentile as percentile
+from benchmarks.load import connect
 from flymq.record.batch import encode_batch
 from flymq.wire.native.codec import decode_answer, encode_request
 from flymq.wire.native.framing import HEADER, HEADER_SIZE
@@ -14,9 +16,8 @@ from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch
 
 
 class RawClient:
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self.socket = connect(port, tls)
 
     def ask(self, request: Message) -> Message:
         self.socket.sendall(encode_request(request))
@@ -79,7 +80,3 @@ def produce_request(topic: str, records: Sequence[tuple[bytes | None, bytes]], p
     """Return the bytes of a request with one batch."""
     batch = bytes(encode_batch(records, timestamp_ms=int(time.time() * 1000)))
     return bytes(encode_request(ProduceBatch(id=1, partitions=[PartitionBatches(topic, partition, batch)])))
-
-
-def percentile(sorted_values: Sequence[float], share: float) -> float:
-    return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))]

@@ -6,7 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.row import Row, cells
+from benchmarks.machine import in_a_line
+from benchmarks.row import RIGHT, Row, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 
@@ -36,15 +37,17 @@ _TITLES = {
 
 def write(source: Path) -> None:
     run = json.loads(source.read_text())
-    parts = [_INTRODUCTION, f"Machine: {run['machine']}.\n"]
+    parts = [_INTRODUCTION, f"Machine: {in_a_line(run['machine'])}.\n"]
     for suite, rows in run["results"].items():
         parts.append(f"\n## {_TITLES.get(suite, suite)}\n\n{_table(rows)}\n")
     PAGE.write_text("".join(parts))
 
 
 def _table(rows: list[Row]) -> str:
-    lines = ["| What | FlyMQ | Unit | Beside | It | Ratio | Aim |", "|---|---:|---|---|---:|---:|---|"]
-    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in cells(entry)) + " |" for entry in rows]
+    headings, *body = table(rows)
+    rule = "|".join("---:" if name in RIGHT else "---" for name in headings)
+    lines = [f"| {' | '.join(headings)} |", f"|{rule}|"]
+    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in body]
     return "\n".join(lines)
 
 

@@ -1,0 +1,66 @@
+"""End-to-end latency at a fixed rate: from the time a message was due until a waiting consumer had it."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from benchmarks.figures import Schedule, percentile
+
+_SPIN_S = 0.0002
+"""The kernel wakes a sleeper late by some 60 µs: the last moments before a message is due are spent awake."""
+_LEAD_S = 0.01
+_QUIET_S = 10.0
+
+
+class Courier(Protocol):
+    """Sends single messages and sees them arrive, over plain sockets of some protocol."""
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]:
+        """All that may have something to read."""
+
+    def send(self) -> None:
+        """Send one message, without waiting for its answer."""
+
+    def receive(self, readable: socket.socket) -> int:
+        """Read what came; return how many messages arrived at the consumer with it."""
+
+    def close(self) -> None: ...
+
+
+class Latency(NamedTuple):
+    """What the messages of one round saw, in milliseconds."""
+
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+
+
+def deliver(courier: Courier, count: int, rate_per_s: float) -> list[float]:
+    """Send so many messages on time and return, sorted, how many seconds after its time each arrived."""
+    schedule = Schedule(time.perf_counter() + _LEAD_S, rate_per_s)
+    arrivals_s: list[float] = []
+    sent = 0
+    while len(arrivals_s) < count:
+        now_s = time.perf_counter()
+        while sent < count and schedule.due_s(sent) <= now_s:
+            courier.send()
+            sent += 1
+        wait_s = _QUIET_S if sent == count else max(0.0, schedule.due_s(sent) - now_s - _SPIN_S)
+        readable = select.select(courier.sockets, [], [], wait_s)[0]
+        if not readable and sent == count:
+            raise TimeoutError(f"only {len(arrivals_s)} of {count} messages arrived")
+        for connection in readable:
+            arrived = courier.receive(connection)
+            arrivals_s += [time.perf_counter()] * arrived
+    return schedule.latencies_s(arrivals_s)
+
+
+def latency(sorted_s: Sequence[float]) -> Latency:
+    shares = (0.5, 0.99, 0.999, 1.0)
+    return Latency(*(percentile(sorted_s, share) * 1000 for share in shares))
