@@ -52,7 +52,7 @@ def describe(group: str) -> None:
     callback=position_option,
     metavar="POSITION",
     required=True,
-    help="earliest, latest, or a time as `consume --from` takes.",
+    help="earliest, latest, a time as `consume --from` takes, or an offset.",
 )
 @click.option(
     "-t",
@@ -62,12 +62,13 @@ def describe(group: str) -> None:
     shell_complete=complete_topics,
     help="Only this topic; repeatable.  [default: all that the group has read]",
 )
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="The one partition to move to an offset.")
 @click.option("--dry-run", is_flag=True, help="Show where the group would go, and leave it where it is.")
-def reset(group: str, to: Position, topics: tuple[str, ...], dry_run: bool) -> None:
+def reset(group: str, to: Position, topics: tuple[str, ...], partition: int | None, dry_run: bool) -> None:
     """Move a group to another place. It must have no members while it is moved."""
-    if to.kind not in (Kind.EARLIEST, Kind.LATEST, Kind.TIME):
-        raise click.UsageError("--to takes earliest, latest or a time.")
-    at = to.number if to.kind is Kind.TIME else to.kind.value
+    at = _target(to, partition)
+    if isinstance(at, dict) and len(topics) != 1:
+        raise click.UsageError("An offset means something in one partition only: name its --topic and --partition.")
     moved: dict[TopicPartition, int] = {}
     with connect() as client:
         for topic in topics or _topics_read(client, group):
@@ -88,6 +89,17 @@ def delete(groups: tuple[str, ...], yes: bool) -> None:
         for name in groups:
             client.admin.delete_group(name)
             note(f"Deleted {name}.")
+
+
+def _target(to: Position, partition: int | None) -> str | int | dict[int, int]:
+    """Return the place as the SDK takes it."""
+    if to.kind is Kind.LAST:
+        raise click.UsageError("--to takes earliest, latest, a time or an offset.")
+    if (to.kind is Kind.OFFSET) != (partition is not None):
+        raise click.UsageError("An offset and --partition go together: each partition counts its own offsets.")
+    if partition is not None:
+        return {partition: to.number}
+    return to.number if to.kind is Kind.TIME else to.kind.value
 
 
 def _topics_read(client: FlyMQClient, group: str) -> list[str]:

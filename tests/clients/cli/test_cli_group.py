@@ -40,6 +40,16 @@ def test_a_group_is_moved_to_an_end_or_to_a_time(flymq: Flymq, readers: str) -> 
     assert flymq("consume", "orders", "-g", readers).lines == ["1", "2", "3", "4", "5"]
 
 
+def test_a_partition_is_moved_to_an_offset_that_it_holds(flymq: Flymq, readers: str) -> None:
+    to_offset = ("group", "reset", readers, "--topic", "orders", "--partition", "0", "--to")
+    assert flymq(*to_offset, "1").code == 0
+    assert positions(flymq) == [(1, 4)]
+    refused = flymq(*to_offset, "6")
+    assert refused.code == 1
+    assert "orders-0 holds the offsets 0 to 5" in refused.err
+    assert positions(flymq) == [(1, 4)]
+
+
 def test_a_dry_run_shows_the_move_and_makes_none(flymq: Flymq, readers: str) -> None:
     shown = flymq("group", "reset", readers, "--to", "earliest", "--topic", "orders", "--dry-run", "-o", "json")
     assert json.loads(shown.out) == [{"topic": "orders", "partition": 0, "offset": 0}]

@@ -177,6 +177,7 @@ def test_a_group_is_described_and_moved(client, topic):
     description = client.admin.describe_group(topic)
     assert [(part.offset, part.lag) for part in description.positions] == [(10, 0)]
     assert client.admin.reset_offsets(topic, topic, "earliest") == {(topic, 0): 0}
+    assert client.admin.reset_offsets(topic, topic, {0: 7}) == {(topic, 0): 7}
     client.admin.delete_group(topic)
 
 

@@ -188,14 +188,16 @@ class AsyncAdmin:
         await self._cluster.tell(groups.DeleteGroup(group=name), Done)
 
     async def reset_offsets(
-        self, group: str, topic: str, to: str | int, *, dry_run: bool = False
+        self, group: str, topic: str, to: str | int | Mapping[int, int], *, dry_run: bool = False
     ) -> dict[TopicPartition, int]:
-        """Move a group without members to "earliest", "latest" or a time in ms, in all partitions of a topic."""
-        at = _POSITIONS[to] if isinstance(to, str) else to
-        count = await self._partition_count(topic)
-        request = groups.ResetOffsets(
-            group=group, partitions=[OffsetQuery(topic, n, at) for n in range(count)], validate_only=dry_run
-        )
+        """Move a group without members within a topic: all partitions to "earliest", "latest" or a time in ms, or those
+        given in `to` to the offsets given there."""
+        request = groups.ResetOffsets(group=group, validate_only=dry_run)
+        if isinstance(to, Mapping):
+            request.offsets = [groups.OffsetToCommit(topic, number, offset) for number, offset in to.items()]
+        else:
+            at = _POSITIONS[to] if isinstance(to, str) else to
+            request.partitions = [OffsetQuery(topic, n, at) for n in range(await self._partition_count(topic))]
         answer = await self._cluster.tell(request, groups.ResetOffsetsAnswer)
         for part in answer.partitions:
             if part.error is not None:

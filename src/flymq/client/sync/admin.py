@@ -79,9 +79,10 @@ class Admin:
         self._loop.run(self._admin.delete_group(name))
 
     def reset_offsets(
-        self, group: str, topic: str, to: str | int, *, dry_run: bool = False
+        self, group: str, topic: str, to: str | int | Mapping[int, int], *, dry_run: bool = False
     ) -> dict[TopicPartition, int]:
-        """Move a group without members to "earliest", "latest" or a time in ms, in all partitions of a topic."""
+        """Move a group without members within a topic: all partitions to "earliest", "latest" or a time in ms, or those
+        given in `to` to the offsets given there."""
         return self._loop.run(self._admin.reset_offsets(group, topic, to, dry_run=dry_run))
 
     def describe_cluster(self) -> ClusterDescription:
