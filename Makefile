@@ -14,7 +14,7 @@ run: $(VENV)/.server  ## Start a broker for trying things out, in the foreground
 	@exec $(BIN)/flymq server start --dev
 
 test: $(VENV)/.dev  ## Run all tests
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/ruff check .

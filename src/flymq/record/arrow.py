@@ -19,7 +19,7 @@ from flymq.record import codec
 from flymq.record.compression import DECOMPRESSED_BYTES_MAX
 from flymq.record.header import Buffer
 from flymq.record.reading import Aborted, visible
-from flymq.record.shapes import BinaryColumn, Columns
+from flymq.record.shapes import BinaryColumn, Columns, Section
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
@@ -54,8 +54,13 @@ def parse_columns(
     The timestamp is int64 milliseconds unless `timestamp_type` says otherwise, as in `pa.timestamp("us", tz="UTC")`.
     """
     sections = list(visible(run, start_offset, aborted, decompressed_bytes_max))
-    columns = _record_batch(codec.parse_columns(sections, start_offset))
+    columns = columns_of(sections, start_offset)
     return columns if timestamp_type is None else _with_timestamps(columns, timestamp_type)
+
+
+def columns_of(sections: Sequence[Section], start_offset: int) -> pa.RecordBatch:
+    """Return the records of unpacked batches from `start_offset` on, with the timestamp in milliseconds."""
+    return _record_batch(codec.parse_columns(sections, start_offset))
 
 
 def _record_batch(columns: Columns) -> pa.RecordBatch:

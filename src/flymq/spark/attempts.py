@@ -1,0 +1,98 @@
+"""Attempts: what one run of a task has written in a transaction of its own, to be committed with its batch or dropped.
+
+An attempt's transaction has the id `<query>:<batch>:<task>`, by which the broker knows which batch it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from flymq.model.errors import FlyMQError
+from flymq.spark.link import Link, link_to
+from flymq.spark.options import WriteOptions
+from flymq.spark.producing import AttemptProducer
+from flymq.wire.native.messages.session import Done
+from flymq.wire.native.messages.transactions import AbortTxn, AttemptToCommit, CommitAttempts, EndTxnAnswer
+
+
+class Attempt(NamedTuple):
+    """A task's report. Without a transactional id it has nothing to commit: no rows, or no transaction wanted."""
+
+    query: str
+    batch: int
+    row_count: int
+    transactional_id: str = ""
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+def write_attempt(options: WriteOptions, query: str, batch: int, rows: Iterator[pa.RecordBatch]) -> Attempt:
+    """Write all rows of a task. If that fails, nothing of it stays."""
+    link = link_to(options.connection(), expects_broker=True)
+    context = TaskContext.get()
+    assert context is not None
+    transactional_id = f"{query}:{batch}:{context.partitionId()}-{context.taskAttemptId()}"
+    producer = AttemptProducer(
+        link,
+        options,
+        transactional_id=transactional_id if options.delivery == "exactly_once" else "",
+        first_turn=context.partitionId(),
+    )
+    try:
+        for batch_rows in rows:
+            producer.write(batch_rows)
+        producer.finish()
+    except BaseException:
+        producer.abort()
+        raise
+    identity = producer.identity
+    if identity is None or options.delivery != "exactly_once":
+        return Attempt(query, batch, producer.row_count)
+    return Attempt(query, batch, producer.row_count, transactional_id, identity.producer_id, identity.producer_epoch)
+
+
+def commit_attempts(options: WriteOptions, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
+    """Make these attempts visible together and drop all others of the batch. To ask again is harmless."""
+    if options.delivery == "exactly_once":
+        _commit(_driver_link(options), query, batch, [attempt for attempt in attempts if attempt.transactional_id])
+
+
+def drop_attempts(options: WriteOptions, query: str, batch: int) -> None:
+    """End a batch with none of its attempts, unless it was committed: then this changes nothing."""
+    if options.delivery == "exactly_once":
+        _commit(_driver_link(options), query, batch, [])
+
+
+def abort_attempts(options: WriteOptions, attempts: Sequence[Attempt]) -> None:
+    """Drop these attempts but leave the batch to be written again. The broker refuses to for those it committed."""
+    link = _driver_link(options)
+    for attempt in attempts:
+        if attempt.transactional_id:
+            request = AbortTxn(
+                transactional_id=attempt.transactional_id,
+                producer_id=attempt.producer_id,
+                producer_epoch=attempt.producer_epoch,
+            )
+            with suppress(FlyMQError):  # committed, or dropped before; what cannot be reached now times out
+                link.run(link.cluster.tell(request, EndTxnAnswer))
+
+
+def _commit(link: Link, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
+    request = CommitAttempts(
+        query=query,
+        batch=batch,
+        attempts=[
+            AttemptToCommit(attempt.transactional_id, attempt.producer_id, attempt.producer_epoch)
+            for attempt in attempts
+        ],
+    )
+    link.run(link.cluster.ask(request, Done))
+
+
+def _driver_link(options: WriteOptions) -> Link:
+    return link_to(options.connection(), expects_broker=True)

@@ -1,0 +1,68 @@
+"""`spark.read.format("flymq")`: what is in the topics now, or was between two offsets or times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from flymq.model.errors import InvalidOption
+from flymq.spark.filters import Bounds
+from flymq.spark.link import link_to
+from flymq.spark.offsets import Offsets, Wanted
+from flymq.spark.options import ReadOptions
+from flymq.spark.planning import cut, ranges_between
+from flymq.spark.positions import Positions, wanted_end, wanted_start
+from flymq.spark.reading import read_range
+from flymq.spark.wording import hints_in_errors
+from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
+
+
+class BatchReader(DataSourceReader):
+    """Plans the ranges of a batch and reads them."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._bounds = Bounds()
+        self._start = wanted_start(options, default="earliest")
+        self._end = wanted_end(options)
+        _refuse(self._start, AT_LATEST, "A batch begins at the earliest or at an offset: at the latest it is empty.")
+        _refuse(self._end, AT_EARLIEST, "A batch ends at the latest or at an offset: at the earliest it is empty.")
+
+    def partitions(self) -> list[InputPartition]:
+        with hints_in_errors():
+            ranges = ranges_between(*self._between())
+        options = self._options
+        pieces = cut(ranges, partitions_min=options.min_partitions, records_max=options.max_records_per_partition)
+        return [InputPartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options, self._schema, partition.value)
+
+    def _between(self) -> tuple[Offsets, Offsets]:
+        positions = Positions(link_to(self._options.connection()), self._options)
+        partitions = positions.partitions()
+        start, end = positions.start(self._start, partitions), positions.end(self._end, partitions)
+        return positions.narrowed(start, end, self._bounds)
+
+
+class FilteringBatchReader(BatchReader):
+    """Reads less, by the filters of the query. Spark wants `spark.sql.python.filterPushdown.enabled` for it.
+
+    Only for who asks by the option `filterPushdown`: Spark keeps the plan with the data frame, and another query on the
+    same data frame, without filters, would get the rows of this one.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Narrow what is read. Spark applies all filters again: bounds on offsets leave in what they cannot exclude."""
+        for filter_ in filters:
+            self._bounds.narrow(filter_)
+        return filters
+
+
+def _refuse(wanted: Wanted, position: int, hint: str) -> None:
+    if not wanted.is_time and position in (wanted.everywhere, *wanted.each.values()):
+        raise InvalidOption(f"{wanted.option} cannot be so for a batch", hint=hint)

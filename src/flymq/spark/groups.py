@@ -1,0 +1,32 @@
+"""Let the broker know how far a query has come, so that its lag shows beside that of all consumers.
+
+The offsets are for people and alerts. A query itself goes by its checkpoint and never reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from flymq.model.errors import FlyMQError
+from flymq.spark.link import Link
+from flymq.spark.offsets import Offsets
+from flymq.wire.native.messages.groups import Commit, CommitAnswer, OffsetToCommit
+
+logger = logging.getLogger(__name__)
+
+
+def publish(link: Link, group: str, offsets: Offsets) -> None:
+    """Commit offsets for a group that has no members. A failure is no reason to fail the query."""
+    request = Commit(
+        group=group,
+        offsets=[OffsetToCommit(name.topic, name.partition, offset) for name, offset in offsets.items()],
+    )
+    try:
+        answer = link.run(link.cluster.ask(request, CommitAnswer))
+    except FlyMQError as error:
+        logger.warning("the lag of group %s cannot be shown: %s", group, error)
+        return
+    for part in answer.partitions:
+        if part.error is not None:
+            logger.warning("the lag of group %s in %s cannot be shown: %s", group, part.topic, part.error.message)
+            return

@@ -1,0 +1,164 @@
+"""Ask the brokers which partitions there are, and at which offsets they begin, end and stand at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.offsets import list_offsets
+from flymq.model.delivery import Isolation
+from flymq.model.errors import InvalidOption, OffsetOutOfRange, PartitionNotFound, TopicNotFound
+from flymq.model.names import TopicPartition
+from flymq.spark.filters import Bounds
+from flymq.spark.link import Link
+from flymq.spark.offsets import Offsets, Wanted, parse_partitions, wanted_offsets, wanted_times, within
+from flymq.spark.options import ReadOptions
+from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST, Fetch, FetchAnswer, FetchPartition
+
+LATEST = Wanted(AT_LATEST, {}, is_time=False, option="endingOffsets")
+"""The end of a batch where nothing else is said."""
+
+
+class Positions:
+    """What a query reads, as the brokers see it now."""
+
+    def __init__(self, link: Link, options: ReadOptions) -> None:
+        self._link = link
+        self._options = options
+
+    # --- which partitions
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that are there now, of those the query is to read."""
+        options = self._options
+        counts = {topic.name: topic.partitions for topic in self._link.run(self._link.admin.list_topics())}
+        if options.assign is not None:
+            return _assigned(parse_partitions("assign", options.assign), counts)
+        topics: Iterable[str] = options.subscribe
+        if options.subscribe_pattern is not None:
+            topics = _matching(options.subscribe_pattern, counts)
+        for topic in topics:
+            if topic not in counts:
+                raise TopicNotFound(f"there is no topic {topic!r} to read")
+        return [TopicPartition(topic, number) for topic in topics for number in range(counts[topic])]
+
+    # --- at which offsets
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        return self._at(dict.fromkeys(partitions, AT_EARLIEST))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the end of what may be read: of all records, or of those whose transactions have ended."""
+        return self._at(dict.fromkeys(partitions, AT_LATEST))
+
+    def start(self, wanted: Wanted, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return where a query begins."""
+        found = self._resolved(wanted, partitions)
+        for partition, offset in found.items():
+            if offset >= 0:
+                continue
+            if self._options.starting_offsets_by_timestamp_strategy == "error":
+                raise OffsetOutOfRange(
+                    f"{partition} has no record of the time in {wanted.option} or later",
+                    hint="Name an earlier time, or set startingOffsetsByTimestampStrategy to latest.",
+                )
+        return self._or_latest(found)
+
+    def end(self, wanted: Wanted, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return where a batch ends. Where no record is of that time or later, all are before it."""
+        return self._or_latest(self._resolved(wanted, partitions))
+
+    def _resolved(self, wanted: Wanted, partitions: Iterable[TopicPartition]) -> Offsets:
+        asked = wanted.at(partitions)
+        if wanted.is_time:
+            return self._at(asked)
+        earliest, latest = self.earliest(asked), self.latest(asked)
+        ends = {AT_EARLIEST: earliest, AT_LATEST: latest}
+        numbers = {name: ends[at][name] if at in ends else at for name, at in asked.items()}
+        fail = self._options.fail_on_data_loss
+        return within(numbers, earliest, latest, option=wanted.option, fail_on_data_loss=fail)
+
+    def _or_latest(self, found: Offsets) -> Offsets:
+        missing = [name for name, offset in found.items() if offset < 0]
+        return found | self.latest(missing) if missing else found
+
+    def _at(self, wanted: Offsets) -> Offsets:
+        return self._link.run(_list(self._link.cluster, wanted, self._options.isolation))
+
+    def narrowed(self, start: Offsets, end: Offsets, bounds: Bounds) -> tuple[Offsets, Offsets]:
+        """Return the part between these offsets that is of interest.
+
+        Before the first record of a time all are older, so a lower bound on time is one on offsets. An upper one is
+        not: writers set the times, and a late record may be an old one.
+        """
+        start, end = bounds.clip(start, end)
+        if bounds.time_ms[0] > 0 and start:
+            first = self._at(dict.fromkeys(start, bounds.time_ms[0]))
+            first = {name: offset if offset >= 0 else end[name] for name, offset in first.items()}
+            start = {name: max(offset, first[name]) for name, offset in start.items()}
+        return start, end
+
+    # --- waiting
+
+    def wait_beyond(self, offsets: Offsets, wait_ms: int) -> None:
+        """Return when one of the partitions has a record at its offset, or when the time is over."""
+        if offsets:
+            self._link.run(_wait_beyond(self._link.cluster, offsets, wait_ms, self._options.isolation))
+
+
+async def _list(cluster: Cluster, wanted: Offsets, isolation: Isolation) -> Offsets:
+    for topic in {name.topic for name in wanted}:
+        known = await cluster.retry(lambda topic=topic: cluster.topic(topic))  # type: ignore[misc]
+        if any(name.partition >= len(known.partitions) for name in wanted if name.topic == topic):
+            cluster.forget(topic)  # it has got more partitions
+    found = await list_offsets(cluster, wanted, isolation)
+    return {name: found[name].offset for name in wanted}
+
+
+async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolation: Isolation) -> None:
+    """Let the leader of the first partition answer when it has something: one of many is enough to begin with."""
+    by_leader: dict[int, list[FetchPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        leader = await cluster.leader_of(topic, partition)
+        by_leader.setdefault(leader, []).append(FetchPartition(topic, partition, offset, max_bytes=1))
+    for leader, parts in by_leader.items():
+        request = Fetch(partitions=parts, max_wait_ms=wait_ms // len(by_leader), isolation=isolation)
+        answer = await cluster.tell(request, FetchAnswer, broker=leader)
+        if any(part.batches for part in answer.partitions):
+            return
+
+
+def _assigned(asked: list[TopicPartition], counts: dict[str, int]) -> list[TopicPartition]:
+    for topic, partition in asked:
+        if topic not in counts:
+            raise TopicNotFound(f"there is no topic {topic!r} to read")
+        if partition >= counts[topic]:
+            raise PartitionNotFound(f"topic {topic!r} has the partitions 0 to {counts[topic] - 1}, not {partition}")
+    return asked
+
+
+def _matching(pattern: str, topics: Iterable[str]) -> list[str]:
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise InvalidOption(f"subscribePattern is no regular expression: {error}") from None
+    return [topic for topic in topics if expression.fullmatch(topic)]
+
+
+def wanted_start(options: ReadOptions, *, default: str) -> Wanted:
+    """Return where the options want a query to begin. A time for all goes before times, those before offsets."""
+    if options.starting_timestamp is not None:
+        return Wanted(options.starting_timestamp, {}, is_time=True, option="startingTimestamp")
+    if options.starting_offsets_by_timestamp is not None:
+        return wanted_times("startingOffsetsByTimestamp", options.starting_offsets_by_timestamp)
+    return wanted_offsets("startingOffsets", options.starting_offsets or default)
+
+
+def wanted_end(options: ReadOptions) -> Wanted:
+    """Return where the options want a batch to end."""
+    if options.ending_timestamp is not None:
+        return Wanted(options.ending_timestamp, {}, is_time=True, option="endingTimestamp")
+    if options.ending_offsets_by_timestamp is not None:
+        return wanted_times("endingOffsetsByTimestamp", options.ending_offsets_by_timestamp)
+    return wanted_offsets("endingOffsets", options.ending_offsets)

@@ -1,0 +1,153 @@
+"""Write the rows of a task to the leaders of their partitions, the next ones while the last are on their way.
+
+One request is on its way at a time. Batches carry the sequence numbers of a producer of the task's own, so the broker
+recognises what is sent again after a lost answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from flymq.client.aio.cluster import Cluster
+from flymq.host.clock import SystemClock
+from flymq.model.errors import FlyMQError
+from flymq.model.names import TopicPartition
+from flymq.record.header import Buffer
+from flymq.spark.encoding import BatchEncoder
+from flymq.spark.link import Link
+from flymq.spark.options import WriteOptions
+from flymq.wire.native.codec import error_of
+from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch, ProduceBatchAnswer
+from flymq.wire.native.messages.session import Done
+from flymq.wire.native.messages.transactions import (
+    AbortTxn,
+    BeginTxn,
+    EndTxnAnswer,
+    InitProducer,
+    InitProducerAnswer,
+)
+
+_PARCEL_BYTES_MAX = 4 << 20
+
+
+class Parcel(NamedTuple):
+    """A record batch on its way to a partition."""
+
+    name: TopicPartition
+    batch: Buffer
+
+
+class AttemptProducer:
+    """Writes record batches within a transaction, or without one if it has no id."""
+
+    def __init__(self, link: Link, options: WriteOptions, *, transactional_id: str, first_turn: int) -> None:
+        self._link = link
+        self._options = options
+        self._transactional_id = transactional_id
+        self._encoder = BatchEncoder(options, first_turn=first_turn, is_transactional=bool(transactional_id))
+        self._sending: Future[None] | None = None
+        self._waiting: list[Parcel] = []
+        self._waiting_bytes = 0
+        self.identity: InitProducerAnswer | None = None
+        self.row_count = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows; what was written before may still be on its way."""
+        if not rows.num_rows:
+            return
+        if self.identity is None:
+            self.identity = self._link.run(self._begin())
+            self._encoder.identity = self.identity
+        for topic in self._encoder.unknown_topics(rows):
+            known = self._link.run(self._topic(topic))
+            self._encoder.learn(topic, *known)
+        for name, batch in self._encoder.encode(rows, SystemClock().now_ms()):
+            if self._waiting and self._waiting_bytes + len(batch) > _PARCEL_BYTES_MAX:
+                self._send()
+            self._waiting.append(Parcel(name, batch))
+            self._waiting_bytes += len(batch)
+        self.row_count += rows.num_rows
+
+    def finish(self) -> None:
+        """Wait until all is written."""
+        self._send()
+        self._wait()
+
+    def abort(self) -> None:
+        """Drop what was written, as far as the broker can be reached: otherwise it does so by itself in time."""
+        if self._sending is not None:
+            self._sending.cancel()
+        if self.identity is None or not self._transactional_id:
+            return
+        request = AbortTxn(
+            transactional_id=self._transactional_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+        )
+        with suppress(FlyMQError):
+            self._link.run(self._link.cluster.tell(request, EndTxnAnswer))
+
+    def _send(self) -> None:
+        self._wait()
+        if self._waiting:
+            request = ProduceBatch(partitions=[], acks=self._options.acks, transactional_id=self._transactional_id)
+            self._sending = self._link.start(_send_all(self._link.cluster, request, self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _wait(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.result()
+
+    async def _begin(self) -> InitProducerAnswer:
+        cluster = self._link.cluster
+        name = self._transactional_id
+        init = InitProducer(transactional_id=name, transaction_timeout_ms=self._options.transaction_timeout_ms)
+        identity = await cluster.ask(init, InitProducerAnswer)
+        if name:
+            begin = BeginTxn(
+                transactional_id=name, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
+            )
+            await cluster.ask(begin, Done)
+        return identity
+
+    async def _topic(self, name: str) -> tuple[int, int]:
+        cluster = self._link.cluster
+        found = await cluster.retry(lambda: cluster.topic_or_new(name))
+        return len(found.partitions), found.message_bytes_max
+
+
+async def _send_all(cluster: Cluster, request: ProduceBatch, parcels: Sequence[Parcel]) -> None:
+    """Send until all is written. Parcels of one partition stay in order: the rest waits behind one that fails."""
+    left = list(parcels)
+
+    async def attempt() -> None:
+        nonlocal left
+        by_leader: dict[int, list[Parcel]] = {}
+        for parcel in left:
+            by_leader.setdefault(await cluster.leader_of(*parcel.name), []).append(parcel)
+        for leader, share in by_leader.items():
+            answer = await cluster.tell(_with(request, share), ProduceBatchAnswer, broker=leader)
+            failures = [part for part in answer.partitions if part.error is not None]
+            failed = {TopicPartition(part.topic, part.partition) for part in failures}
+            done = {id(parcel) for parcel in share if parcel.name not in failed}
+            left = [parcel for parcel in left if id(parcel) not in done]
+            for part in failures:
+                cluster.forget(part.topic)
+                assert part.error is not None
+                raise error_of(part.error)
+
+    await cluster.retry(attempt)
+
+
+def _with(request: ProduceBatch, parcels: Sequence[Parcel]) -> ProduceBatch:
+    return ProduceBatch(
+        partitions=[PartitionBatches(*parcel.name, batches=parcel.batch) for parcel in parcels],
+        acks=request.acks,
+        transactional_id=request.transactional_id,
+    )

@@ -1,0 +1,31 @@
+"""What tasks of a batch and of a stream do alike: read a range of offsets into record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from flymq.spark.columns import RangeColumns
+from flymq.spark.fetching import RangeFetch
+from flymq.spark.link import link_to
+from flymq.spark.options import ReadOptions
+from flymq.spark.planning import OffsetRange
+from flymq.spark.wording import hints_in_errors
+
+
+def read_range(options: ReadOptions, schema: StructType, range_: OffsetRange | None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range; nothing for the one empty task that Spark makes when there is no range at all."""
+    if range_ is None:
+        return
+    with hints_in_errors():
+        fetch = RangeFetch(
+            link_to(options.connection(), expects_broker=True),
+            isolation=options.isolation,
+            fetch_bytes=options.fetch_bytes,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        columns = RangeColumns(schema, range_, options.cipher())
+        for run in fetch.runs(range_):
+            yield from columns.parse(run)

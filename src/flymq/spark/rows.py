@@ -1,0 +1,58 @@
+"""Rows of a data frame as records: which column is what, and which partition a row goes to.
+
+| column | type | |
+|---|---|---|
+| value | string or binary | required; null is a tombstone |
+| key | string or binary | records of one key go to one partition |
+| topic | string | required without the option `topic` |
+| partition | int | null: by the key, or any |
+| headers | array of struct of key: string and value: binary | |
+| timestamp | timestamp | only with `includeTimestamp` |
+
+All other columns are left out, so what was read can be written as it is.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
+
+from flymq.model.errors import InvalidColumns
+from flymq.spark.columns import HEADERS
+from flymq.spark.options import WriteOptions
+
+_TEXT_OR_BYTES = (StringType(), BinaryType())
+
+TYPES: dict[str, tuple[DataType, ...]] = {
+    "value": _TEXT_OR_BYTES,
+    "key": _TEXT_OR_BYTES,
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "headers": (HEADERS,),
+    "timestamp": (TimestampType(),),
+}
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """Refuse a data frame that does not say what to write."""
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise InvalidColumns(f"there is no column value to write, only {', '.join(names) or 'none'}")
+    if options.topic is None and "topic" not in names:
+        raise InvalidColumns(
+            "neither the option topic nor a column topic says where to write", hint='Set .option("topic", "orders").'
+        )
+    if options.include_timestamp and "timestamp" not in names:
+        raise InvalidColumns("includeTimestamp is set, but there is no column timestamp")
+    for column in schema.fields:
+        allowed = TYPES.get(column.name)
+        if allowed is not None and not any(_same(column.dataType, type_) for type_ in allowed):
+            wanted = " or ".join(type_.simpleString() for type_ in allowed)
+            raise InvalidColumns(
+                f"the column {column.name} is {column.dataType.simpleString()}, not {wanted}",
+                hint=f"Cast it, as in CAST({column.name} AS {allowed[0].simpleString().upper()}).",
+            )
+
+
+def _same(found: DataType, wanted: DataType) -> bool:
+    """Whether two types are equal but for what may be null."""
+    return found.simpleString() == wanted.simpleString()

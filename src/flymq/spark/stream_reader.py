@@ -1,0 +1,175 @@
+"""`spark.readStream.format("flymq")`: micro-batches of what has come since the last one.
+
+    initialOffset ──▶ latestOffset(start, limit) ──▶ partitions(start, end) ──▶ read in tasks ──▶ latestOffset(end, …)
+
+Spark keeps the offsets in the checkpoint and calls these methods one after another in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from flymq.host.clock import SystemClock
+from flymq.model.errors import InvalidOption, TopicNotFound
+from flymq.model.names import TopicPartition
+from flymq.spark.groups import publish
+from flymq.spark.link import link_to
+from flymq.spark.offsets import Offsets, from_spark, lost, to_spark
+from flymq.spark.options import ReadOptions
+from flymq.spark.planning import count_between, cut, limited, ranges_between
+from flymq.spark.positions import LATEST, Positions, wanted_end, wanted_start
+from flymq.spark.reading import read_range
+from flymq.spark.wording import hints_in_errors
+
+IDLE_WAIT_MS = 500
+"""How long a broker may keep an idle query waiting: Spark would otherwise ask 70 times a second."""
+
+SparkOffset = Mapping[str, Mapping[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches and reads their ranges."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        if wanted_end(options) != LATEST:
+            raise InvalidOption("a stream has no end, so ending offsets and times are for batches")
+        self._options = options
+        self._schema = schema
+        self._start = wanted_start(options, default="latest")
+        self._target: Offsets | None = None
+        self._published: Offsets = {}
+        self._last_trigger_s: float | None = None
+
+    # --- where
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        with hints_in_errors():
+            positions = self._positions()
+            return to_spark(positions.start(self._start, positions.partitions()))
+
+    def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        with hints_in_errors():
+            begin = from_spark(start)
+            self._publish(begin)
+            begin, latest = self._seen(begin)
+            if self._target is None and latest == begin:
+                self._positions().wait_beyond(latest, IDLE_WAIT_MS)
+                begin, latest = self._seen(begin)
+            return to_spark(self._admitted(begin, latest, limit))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        with hints_in_errors():
+            positions = self._positions()
+            return to_spark(positions.latest(positions.partitions()))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with hints_in_errors():
+            positions = self._positions()
+            self._target = positions.latest(positions.partitions())
+
+    # --- what
+
+    def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
+        with hints_in_errors():
+            ranges = ranges_between(*self._readable(from_spark(start), from_spark(end)))
+        options = self._options
+        pieces = cut(ranges, partitions_min=options.min_partitions, records_max=options.max_records_per_partition)
+        return [InputPartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options, self._schema, partition.value)
+
+    def commit(self, end: SparkOffset) -> None:
+        self._publish(from_spark(end))
+
+    # --- within
+
+    def _positions(self) -> Positions:
+        return Positions(link_to(self._options.connection()), self._options)
+
+    def _seen(self, start: Offsets) -> tuple[Offsets, Offsets]:
+        """Return where the next micro-batch begins and how far it could go, in every partition there is.
+
+        A partition that is new begins with its first record. One that is gone stays where it was: no data, or failure.
+        """
+        positions = self._positions()
+        try:
+            partitions = positions.partitions()
+        except TopicNotFound as error:
+            if not start or self._options.fail_on_data_loss:
+                raise lost(error.message) if start else error from None
+            return start, start
+        if gone := sorted(start.keys() - set(partitions)):
+            self._lose(f"{', '.join(map(str, gone))} of this query are gone")
+        if self._target is not None:
+            partitions = [name for name in partitions if name in self._target]
+        latest = positions.latest(partitions)
+        if self._target is not None:
+            latest = {name: min(offset, self._target[name]) for name, offset in latest.items()}
+        new = [name for name in partitions if name not in start]
+        stays = {name: start[name] for name in start if name not in latest}
+        return start | positions.earliest(new), latest | stays
+
+    def _admitted(self, start: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
+        """Return how far the next micro-batch goes: not at all while too little waits, and not beyond the limit."""
+        minimum = self._options.min_offsets_per_trigger
+        is_limited = self._target is None and not isinstance(limit, ReadAllAvailable)
+        if is_limited and minimum is not None and not self._is_due(count_between(start, latest), minimum):
+            return {name: min(start[name], latest[name]) for name in start if name in latest}
+        return limited(start, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
+
+    def _is_due(self, waiting: int, minimum: int) -> bool:
+        now_s = SystemClock().monotonic_s()
+        if self._last_trigger_s is None:
+            self._last_trigger_s = now_s
+        is_late = now_s - self._last_trigger_s >= self._options.max_trigger_delay / 1000
+        if waiting < minimum and not is_late:
+            return False
+        self._last_trigger_s = now_s
+        return True
+
+    def _readable(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+        """Return from where to where each partition can be read, after saying what can not be."""
+        there = set(self._positions().partitions()) & end.keys()
+        earliest = self._positions().earliest(there)
+        begin: Offsets = {}
+        for name in there:
+            begin[name] = self._begin_of(name, start, end, earliest[name])
+        return begin, {name: end[name] for name in there}
+
+    def _begin_of(self, name: TopicPartition, start: Offsets, end: Offsets, earliest: int) -> int:
+        wanted = start.get(name, 0)
+        if wanted > end[name]:
+            self._lose(f"{name} was read up to {wanted} and now ends at {end[name]}")
+            return earliest
+        if wanted < earliest and wanted < end[name]:
+            self._lose(f"{name} no longer has the offsets {wanted} to {earliest - 1}")
+        return min(max(wanted, earliest), end[name])
+
+    def _lose(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise lost(what)
+
+    def _publish(self, offsets: Offsets) -> None:
+        if self._options.group_id is not None and offsets != self._published:
+            self._published = offsets
+            publish(link_to(self._options.connection()), self._options.group_id, offsets)
