@@ -21,6 +21,8 @@ from flymq.wire.native.messages.topics import CreateTopic
 
 TOPIC = "bench"
 _MB = 1 << 20
+_PRODUCE = ((1, 40_000, 64), (150, 8_000, 1), (150, 16_000, 8), (600, 6_000, 4), (9000, 400, 2))
+"""Records in a batch, how many such requests, and how many of them unanswered at a time."""
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -58,7 +60,7 @@ def _produce(scale: float) -> list[Row]:
         command = _python("benchmarks.bare_servers", "produce", scratch)
         with broker() as ours, server(command) as bare:
             client, bare_client = _open_topic(ours), RawClient(bare.port)
-            for records, count, inflight in ((1, 40_000, 64), (150, 16_000, 8), (600, 6_000, 4), (9000, 400, 2)):
+            for records, count, inflight in _PRODUCE:
                 request = produce_request(TOPIC, [(None, b"x" * 100)] * records)
                 count = int(count * scale)
                 pairs = [
@@ -69,7 +71,8 @@ def _produce(scale: float) -> list[Row]:
                     for _ in range(3)
                 ]
                 cost, limit = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
-                size = f"{records} x 100 B ({len(request) / 1024:.0f} KB)"
+                size = f"{records} x 100 B ({len(request) / 1024:.0f} KB), {inflight} at a time"
+                target = "<= 1.5 x" if records == 150 else ""
                 rows.append(
                     row(
                         f"produce request, {size}",
@@ -77,17 +80,11 @@ def _produce(scale: float) -> list[Row]:
                         "CPU us",
                         peer="bare asyncio server",
                         peer_value=limit,
-                        target="<= 1.5 x" if records == 150 else "",
+                        target=target,
                     )
                 )
-                rows.append(
-                    row(
-                        f"produce, {size}",
-                        records / cost * 1e6,
-                        "msgs/s a core",
-                        target=">= 2 M" if records == 150 else "",
-                    )
-                )
+                target = ">= 2 M" if records == 150 else ""
+                rows.append(row(f"produce, {size}", records / cost * 1e6, "msgs/s a core", target=target))
     return rows
 
 

@@ -7,117 +7,152 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from benchmarks.figures import percentile
+from benchmarks.librdkafka_client import LibrdkafkaClient
 from benchmarks.processes import broker
 from benchmarks.row import Row, row, show
-from flymq import AsyncFlyMQClient, Consumer, FlyMQClient
+from flymq import AsyncFlyMQClient, FlyMQClient
 
 VALUE = b"x" * 100
 PARTITIONS = 4
 _SETTINGS = {"retention.bytes": 2 << 30}
 
 
+PEER = "confluent-kafka"
+
+
 def run(quick: bool = False) -> list[Row]:
     count = 200_000 if quick else 1_000_000
     with broker() as measured, FlyMQClient(f"127.0.0.1:{measured.port}") as client:
+        peer = LibrdkafkaClient(measured.port)
         return [
-            *_produce(client, count, rounds=1 if quick else 3),
-            *_consume(client, count, rounds=1 if quick else 3),
-            *_latency(client, 500 if quick else 3000),
+            *_produce(client, peer, count, rounds=1 if quick else 3),
+            *_consume(client, peer, count, rounds=1 if quick else 3),
+            *_latency(client, peer, 500 if quick else 3000),
             *asyncio.run(_async_rows(measured.port, count)),
         ]
 
 
-def _rate(count: int, work: Callable[[], None], rounds: int) -> float:
-    """Return the best of several rounds: on a shared machine the slower ones measure the neighbours."""
-    best = 0.0
+Work = Callable[[], None]
+
+
+def _beside(what: str, count: int, work: Work, peer_work: Work, rounds: int, target: str = "") -> Row:
+    """Return the best of several rounds, in turns: on a shared machine the slower ones measure the neighbours."""
+    best = peer_best = 0.0
     for _ in range(rounds):
-        started = time.perf_counter()
-        work()
-        best = max(best, count / (time.perf_counter() - started))
-    return best
+        best = max(best, _rate(count, work))
+        peer_best = max(peer_best, _rate(count, peer_work))
+    return row(what, best, "msgs/s", peer=PEER, peer_value=peer_best, target=target)
 
 
-def _produce(client: FlyMQClient, count: int, rounds: int) -> list[Row]:
-    client.create_topic("sdk-produce", PARTITIONS, settings=_SETTINGS)
+def _rate(count: int, work: Work) -> float:
+    started = time.perf_counter()
+    work()
+    return count / (time.perf_counter() - started)
 
-    def batches(size: int, key: Callable[[int], str | None]) -> Callable[[], None]:
+
+def _produce(client: FlyMQClient, peer: LibrdkafkaClient, count: int, rounds: int) -> list[Row]:
+    topic = "sdk-produce"
+    client.create_topic(topic, PARTITIONS, settings=_SETTINGS)
+
+    def in_batches(what: str, size: int, key: Callable[[int], str | None], target: str = "") -> Row:
         messages = [(key(n), VALUE) for n in range(size)]
+        peer_messages = [{"value": VALUE} if key(n) is None else {"value": VALUE, "key": key(n)} for n in range(size)]
+        times = count // size
 
         def work() -> None:
-            for _ in range(count // size):
-                client.produce_batch("sdk-produce", messages)
+            for _ in range(times):
+                client.produce_batch(topic, messages)
 
-        return work
+        return _beside(what, count, work, lambda: peer.send_batches(topic, peer_messages, times), rounds, target)
 
     def one_by_one() -> None:
         with client.producer() as producer:
             for _ in range(count):
-                producer.send("sdk-produce", VALUE)
+                producer.send(topic, VALUE)
 
-    def with_key() -> None:
+    def with_keys() -> None:
         with client.producer() as producer:
             for n in range(count):
-                producer.send("sdk-produce", VALUE, f"key-{n}")
+                producer.send(topic, VALUE, f"key-{n}")
 
     return [
-        row(
-            "produce_batch of 10,000 values",
-            _rate(count, batches(10_000, lambda n: None), rounds),
-            "msgs/s",
-            target=">= 1 M",
+        in_batches("produce_batch of 10,000 values", 10_000, lambda n: None, ">= 1 M"),
+        in_batches("produce_batch of 10,000, text keys", 10_000, "key-{}".format),
+        in_batches("produce_batch of 1,000, text keys", 1_000, "key-{}".format),
+        _beside("send one by one", count, one_by_one, lambda: peer.send(topic, VALUE, count), rounds, ">= 250 k"),
+        _beside(
+            "send one by one, text keys",
+            count,
+            with_keys,
+            lambda: peer.send(topic, VALUE, count, with_keys=True),
+            rounds,
         ),
-        row(
-            "produce_batch of 10,000, text keys", _rate(count, batches(10_000, lambda n: f"key-{n}"), rounds), "msgs/s"
-        ),
-        row("produce_batch of 1,000, text keys", _rate(count, batches(1_000, "key-{}".format), rounds), "msgs/s"),
-        row("send one by one", _rate(count, one_by_one, rounds), "msgs/s", target=">= 250 k"),
-        row("send one by one, text keys", _rate(count, with_key, rounds), "msgs/s"),
     ]
 
 
-def _consume(client: FlyMQClient, count: int, rounds: int) -> list[Row]:
-    client.create_topic("sdk-consume", PARTITIONS, settings=_SETTINGS)
+def _consume(client: FlyMQClient, peer: LibrdkafkaClient, count: int, rounds: int) -> list[Row]:
+    topic = "sdk-consume"
+    client.create_topic(topic, PARTITIONS, settings=_SETTINGS)
     for _ in range(count // 10_000):
-        client.produce_batch("sdk-consume", [(f"key-{n}", VALUE) for n in range(10_000)])
+        client.produce_batch(topic, [(f"key-{n}", VALUE) for n in range(10_000)])
 
-    def reading(read: Callable[[Consumer], None]) -> Callable[[], None]:
-        def work() -> None:
-            with client.consumer("sdk-consume") as consumer:
-                read(consumer)
-
-        return work
-
-    def in_batches(consumer: Consumer) -> None:
+    def in_batches() -> None:
         left = count
-        for batch in consumer.batches():
-            left -= len(batch)
-            if left <= 0:
-                return
+        with client.consumer(topic) as consumer:
+            for batch in consumer.batches():
+                left -= len([record.value for record in batch])
+                if left <= 0:
+                    return
 
-    def one_by_one(consumer: Consumer) -> None:
+    def one_by_one() -> None:
         left = count
-        for _ in consumer:
-            left -= 1
-            if left <= 0:
-                return
+        with client.consumer(topic) as consumer:
+            for record in consumer:
+                record.value  # noqa: B018 (both sides look at what they read)
+                left -= 1
+                if left <= 0:
+                    return
 
     return [
-        row("consume in batches", _rate(count, reading(in_batches), rounds), "msgs/s", target=">= 1.5 M"),
-        row("consume one by one", _rate(count, reading(one_by_one), rounds), "msgs/s", target=">= 500 k"),
+        _beside(
+            "consume in batches",
+            count,
+            in_batches,
+            lambda: peer.read_batches(topic, PARTITIONS, count),
+            rounds,
+            ">= 1.5 M",
+        ),
+        _beside(
+            "consume one by one",
+            count,
+            one_by_one,
+            lambda: peer.read_one_by_one(topic, PARTITIONS, count),
+            rounds,
+            ">= 500 k",
+        ),
     ]
 
 
-def _latency(client: FlyMQClient, count: int) -> list[Row]:
+def _latency(client: FlyMQClient, peer: LibrdkafkaClient, count: int) -> list[Row]:
     client.create_topic("sdk-latency", 1)
     times = []
     for _ in range(count):
         started = time.perf_counter()
         client.produce("sdk-latency", VALUE)
         times.append(time.perf_counter() - started)
+    peer_times = peer.round_trips("sdk-latency", VALUE, count)
     times.sort()
+    peer_times.sort()
     return [
-        row("blocking produce, p50", median(times) * 1e6, "us"),
-        row("blocking produce, p99", times[int(len(times) * 0.99)] * 1e6, "us"),
+        row(
+            f"blocking produce, p{share}",
+            percentile(times, share / 100) * 1e6,
+            "us",
+            peer=PEER,
+            peer_value=percentile(peer_times, share / 100) * 1e6,
+        )
+        for share in (50, 99)
     ]
 
 
