@@ -16,6 +16,10 @@ from flymq.model.errors import OutOfOrderSequence, ProducerFenced
 from flymq.record.header import NO_SEQUENCE, BatchHeader
 
 WINDOW_BATCHES = 5  # as many batches as an idempotent Kafka producer keeps in flight
+DERIVED_ID_FIRST = 1 << 62
+"""Ids from here on are derived from what a request names itself by (broker/producer_ids.py): each writes one batch."""
+DERIVED_MAX = 10_000
+"""How many of those a partition remembers: there is one for every such request, not one for every client."""
 _SEQUENCE_SPAN = 1 << 31
 
 
@@ -59,6 +63,7 @@ class Producers:
 
     def __init__(self, producers: Sequence[Producer] = ()) -> None:
         self._producers = {each.producer_id: each for each in producers}
+        self._derived = dict.fromkeys(id_ for id_ in self._producers if id_ >= DERIVED_ID_FIRST)  # the oldest first
         # Producer id → first offset of its open transaction.
         self._open = {each.producer_id: each.open_since for each in producers if each.open_since is not None}
 
@@ -133,14 +138,25 @@ class Producers:
         """Forget producers that have been silent since, unless a transaction of theirs is open."""
         for producer in self.all():
             if producer.last_timestamp < older_than_ms and producer.open_since is None:
-                del self._producers[producer.producer_id]
+                self._forget(producer.producer_id)
 
     def _enter(self, header: BatchHeader) -> Producer:
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = Producer(header.producer_id, header.producer_epoch, [])
+            if header.producer_id >= DERIVED_ID_FIRST:
+                self._remember_derived(header.producer_id)
         elif header.producer_epoch > producer.epoch:
             producer.epoch = header.producer_epoch
             producer.window.clear()
         producer.last_timestamp = max(producer.last_timestamp, header.max_timestamp)
         return producer
+
+    def _remember_derived(self, producer_id: int) -> None:
+        self._derived[producer_id] = None
+        if len(self._derived) > DERIVED_MAX:
+            self._forget(next(iter(self._derived)))
+
+    def _forget(self, producer_id: int) -> None:
+        del self._producers[producer_id]
+        self._derived.pop(producer_id, None)

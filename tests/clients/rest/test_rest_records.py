@@ -5,6 +5,7 @@ import json
 import socket
 from base64 import b64encode
 from contextlib import closing
+from pathlib import Path
 
 import httpx
 
@@ -115,6 +116,38 @@ def test_a_repeated_request_writes_nothing_and_gets_the_same_answer(api: httpx.C
     body["records"][0]["value"] = "something else"
     reused = api.post(f"/topics/{topic}/records", json=body, headers=headers)
     assert (reused.status_code, reused.json()["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
+
+
+def test_a_request_that_is_repeated_after_a_restart_writes_nothing_either(tmp_path: Path) -> None:
+    lines = "".join(f'{{"value": "{number:0>3000}"}}\n' for number in range(400))  # more than one batch may hold
+    headers = {**NDJSON, "Idempotency-Key": "order-17"}
+    answers = []
+    for _ in range(2):
+        with (
+            running_broker(tmp_path, {"topics.default_partitions": 3}) as broker,
+            httpx.Client(base_url=f"http://{broker.address}/api/v1", timeout=20) as api,
+        ):
+            answers.append(api.post("/topics/orders/records", content=lines, headers=headers))
+            ends = [each["end_offset"] for each in api.get("/topics/orders/partitions").json()["partitions"]]
+            page = httpx.get(f"http://{broker.address}/metrics").text
+    first, again = answers
+    assert (first.status_code, first.json()["written"]) == (200, 400)
+    assert again.json() == first.json()
+    assert "Idempotency-Replayed" not in first.headers
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert sum(ends) == 400
+    assert 'flymq_messages_in_total{protocol="http"}' not in page, "nothing was written since the restart"
+
+
+def test_what_of_a_repeated_request_had_failed_is_written(api: httpx.Client, topic: str) -> None:
+    headers = {"Idempotency-Key": "order-18"}
+    body = {"records": [{"partition": 0, "value": 1}, {"partition": 2, "value": 2}]}
+    first = api.post(f"/topics/{topic}/records", json=body, headers=headers)
+    assert (first.status_code, first.json()["written"]) == (207, 1)
+    api.patch(f"/topics/{topic}", json={"partitions": 3})
+    again = api.post(f"/topics/{topic}/records", json=body, headers=headers)
+    assert (again.status_code, again.json()["written"]) == (200, 2)
+    assert (len(read(api, topic, 0)), len(read(api, topic, 2))) == (1, 1)
 
 
 def test_records_without_a_partition_follow_their_key(api: httpx.Client, broker: TestBroker, topic: str) -> None:

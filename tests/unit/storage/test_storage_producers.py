@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.unit.storage.batches import (
@@ -24,6 +25,7 @@ from flymq.model.errors import OutOfOrderSequence, ProducerFenced
 from flymq.record.control import Marker, MarkerType, encode_marker
 from flymq.storage.log import Log
 from flymq.storage.memory import MemoryLog
+from flymq.storage.producers import DERIVED_ID_FIRST, DERIVED_MAX
 
 SEQUENCE_MAX = (1 << 31) - 1
 
@@ -295,3 +297,21 @@ def test_marker_bytes_are_what_the_codec_makes() -> None:
     producer = log.producers.get(9)
     assert producer is not None
     assert (producer.epoch, producer.coordinator_epoch) == (2, 4)
+
+
+def test_of_the_ids_that_requests_derive_only_the_last_are_remembered() -> None:
+    disk, log = open_simulated()
+    append_one = partial(log.append, leader_epoch=0, now_ms=NOW_MS)
+    append_one(idempotent(7, 0))  # a client's, however old
+    for number in range(DERIVED_MAX + 5):
+        append_one(idempotent(DERIVED_ID_FIRST + number, 0))
+    assert len(log.producers) == DERIVED_MAX + 1
+    log = close_and_reopen(disk, log)
+    assert len(log.producers) == DERIVED_MAX + 1
+    end_offset = log.end_offset
+    for producer_id in (7, DERIVED_ID_FIRST + 5):
+        assert log.append(idempotent(producer_id, 0), leader_epoch=0, now_ms=NOW_MS).repeated
+    assert not log.append(idempotent(DERIVED_ID_FIRST, 0), leader_epoch=0, now_ms=NOW_MS).repeated
+    assert log.end_offset == end_offset + 1
+    log.producers.expire(NOW_MS + 1)
+    assert len(log.producers) == 0

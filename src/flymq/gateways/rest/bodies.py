@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 
 from starlette.requests import Request
 
@@ -98,6 +98,15 @@ async def body_blocks(
         body.release()
 
 
+def line_blocks(body: bytes) -> Iterator[bytes]:
+    """Cut a body that was read as a whole into such blocks: always in the same places."""
+    start = 0
+    while start < len(body):
+        end = _end_of_lines(body, start) or len(body)
+        yield body[start:end]
+        start = end
+
+
 async def _next(body: Body, ends_at: float) -> bytes | None:
     try:
         async with asyncio.timeout_at(ends_at):
@@ -106,11 +115,12 @@ async def _next(body: Body, ends_at: float) -> bytes | None:
         raise BodyTooSlow from None
 
 
-def _end_of_lines(pending: bytearray) -> int:
-    """Return where a block of lines ends; 0 while there is none yet."""
-    if len(pending) < _BLOCK_BYTES:
+def _end_of_lines(pending: bytes | bytearray, start: int = 0) -> int:
+    """Return where the block of lines ends that begins at `start`; 0 while there is none yet."""
+    full = start + _BLOCK_BYTES
+    if len(pending) < full:
         return 0
-    return (pending.rfind(b"\n", 0, _BLOCK_BYTES) + 1) or (pending.find(b"\n", _BLOCK_BYTES) + 1)
+    return (pending.rfind(b"\n", start, full) + 1) or (pending.find(b"\n", full) + 1)
 
 
 def _check_length(request: Request, bytes_max: int) -> None:

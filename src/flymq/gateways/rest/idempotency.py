@@ -1,19 +1,23 @@
-"""Requests that may be repeated: the answer to an Idempotency-Key is given again, and nothing is written twice.
+"""Requests that may be repeated: nothing is written twice under one Idempotency-Key, and the answer is the same.
 
-Kept in memory, so a key outlives neither a restart nor the limits below: it is for a client that tries again after a
-lost connection, not for remembering what was sent yesterday. A producer that needs more uses a transactional id.
+Two things see to it. Every batch of such a request is written under a producer id of its own that is derived from the
+key and the body, so the log itself knows a batch that comes again, after a restart and in a copy of the log too. And
+the last answers are kept in memory: they are given again without any work, and tell a key that is used for two bodies.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import blake2b
+from http import HTTPStatus
 
+import msgspec
 from starlette.responses import Response
 
+from flymq.broker.producer_ids import derive_producer_id
 from flymq.model.errors import IdempotencyKeyReused
 
 KEYS_MAX = 10_000
@@ -21,6 +25,27 @@ KEPT_S = 600.0
 
 Scope = tuple[str, str, str]
 """Who asked, for which topic, under which key."""
+
+
+class Repeatable:
+    """One request under its key: what the ids of its batches are derived from."""
+
+    def __init__(self, scope: Scope, body: bytes) -> None:
+        self.scope = scope
+        self.digest = blake2b(body, digest_size=16).digest()
+        self._name = msgspec.msgpack.encode((*scope, self.digest))
+        self._batches: Counter[int] = Counter()
+
+    @property
+    def partition_key(self) -> bytes:
+        """What chooses the partition of records without a key: the same one each time."""
+        return self.scope[2].encode()
+
+    def next_producer_id(self, partition: int) -> int:
+        """Return the id for the request's next batch in a partition."""
+        number = self._batches[partition]
+        self._batches[partition] += 1
+        return derive_producer_id(self._name + msgspec.msgpack.encode((partition, number)))
 
 
 @dataclass(slots=True)
@@ -37,18 +62,18 @@ class Answers:
         self._kept: OrderedDict[Scope, _Kept] = OrderedDict()
 
     async def once(
-        self, scope: Scope, body: bytes, now_s: float, work: Callable[[], Awaitable[Response]]
+        self, request: Repeatable, now_s: float, work: Callable[[], Awaitable[Response]]
     ) -> tuple[Response, bool]:
         """Return the answer to this key and whether it is an old one; the first to come does the work."""
         self._forget(now_s)
-        digest = blake2b(body, digest_size=16).digest()
+        scope = request.scope
         kept = self._kept.get(scope)
         if kept is not None:
-            if kept.digest != digest:
+            if kept.digest != request.digest:
                 raise IdempotencyKeyReused(f"the key {scope[2]!r} was used for another body")
             return await asyncio.shield(kept.answer), True
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._kept[scope] = _Kept(digest, now_s + KEPT_S, answer)
+        self._kept[scope] = _Kept(request.digest, now_s + KEPT_S, answer)
         try:
             response = await work()
         except BaseException as error:  # what failed as a whole may be tried again
@@ -59,6 +84,8 @@ class Answers:
                 answer.set_exception(error)
                 answer.exception()  # retrieved: nobody else may be waiting
             raise
+        if response.status_code != HTTPStatus.OK:  # so may a part that failed: the log knows what did not
+            del self._kept[scope]
         answer.set_result(response)
         return response, False
 

@@ -13,12 +13,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from flymq.broker.topics import Topic
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.app import decode_body
-from flymq.gateways.rest.bodies import JSON, NDJSON, body_blocks, media_type, read_body
+from flymq.gateways.rest.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body
+from flymq.gateways.rest.idempotency import Repeatable
 from flymq.gateways.rest.operations import Call
 from flymq.gateways.rest.problems import to_problem
 from flymq.gateways.rest.shapes import AcksName, NewRecord, RecordResult
@@ -27,11 +29,12 @@ from flymq.model.delivery import Acks
 from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, InvalidTopicName, UnsupportedMediaType
 from flymq.model.names import TopicPartition, is_internal
 from flymq.record.batch import encode_batch
-from flymq.record.header import HEADER_SIZE
+from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
 
 _ACKS = {AcksName.NONE: Acks.NONE, AcksName.LEADER: Acks.LEADER, AcksName.ALL: Acks.ALL}
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
+_REPLAYED = "Idempotency-Replayed"
 _RECORD_OVERHEAD = 36
 """The most that a record's lengths, time and offset take in a batch."""
 
@@ -51,21 +54,19 @@ async def produce(call: Call) -> Response:
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidRequest(f"an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters")
     body = await _read(call)
-    scope = (call.principal, name, key)
+    repeatable = Repeatable((call.principal, name, key), body)
 
     async def work() -> Response:
-        return await _produce_read(call, topic, body)
+        return await _produce_read(_Writing(call, topic, repeatable), body)
 
-    response, is_repeated = await call.rest.answers.once(scope, body, call.broker.clock.monotonic_s(), work)
-    if is_repeated:
-        response = Response(response.body, response.status_code, {"Idempotency-Replayed": "true"}, JSON)
-    return response
+    response, is_repeated = await call.rest.answers.once(repeatable, call.broker.clock.monotonic_s(), work)
+    return Response(response.body, response.status_code, {_REPLAYED: "true"}, JSON) if is_repeated else response
 
 
 async def _produce(call: Call, topic: Topic) -> Response:
-    if media_type(call.request) != NDJSON:
-        return await _produce_read(call, topic, await _read(call))
     writing = _Writing(call, topic)
+    if media_type(call.request) != NDJSON:
+        return await _produce_read(writing, await _read(call))
     settings = call.rest.settings
     blocks = body_blocks(
         call.request, call.rest.shared.budget, bytes_max=settings.body_bytes_max, timeout_s=settings.body_timeout_s
@@ -77,12 +78,13 @@ async def _produce(call: Call, topic: Topic) -> Response:
     return await writing.answer()
 
 
-async def _produce_read(call: Call, topic: Topic, body: bytes) -> Response:
+async def _produce_read(writing: _Writing, body: bytes) -> Response:
     """As `_produce`, with a body that was read as a whole."""
-    kind = media_type(call.request)
-    writing = _Writing(call, topic)
+    kind = media_type(writing.request)
     if kind == NDJSON:
-        writing.write_lines(body)
+        for block in line_blocks(body):
+            writing.write_lines(block)
+            await asyncio.sleep(0)
     elif kind == JSON:
         given: shapes.NewRecords = decode_body(_decode_list, body)
         writing.encoding = given.encoding or writing.encoding
@@ -115,18 +117,25 @@ class _Share:
 class _Writing:
     """The records of one request on their way."""
 
-    def __init__(self, call: Call, topic: Topic) -> None:
+    def __init__(self, call: Call, topic: Topic, repeatable: Repeatable | None = None) -> None:
         query: shapes.ProduceQuery = call.query
         self._call = call
         self._topic = topic
+        self._repeatable = repeatable
         self._acks = _ACKS[query.acks]
         self.encoding = query.encoding
         self.key_encoding = query.key_encoding
-        self._any_partition = topic.choose_partition(None)
+        self._any_partition = topic.choose_partition(None if repeatable is None else repeatable.partition_key)
         self._results: list[RecordResult] = []
         self._waiting: list[tuple[asyncio.Future[None], range | Sequence[int]]] = []
         self._failed = 0
         self._size = 0
+        self._is_news = False
+        """Whether something was written that was not there before."""
+
+    @property
+    def request(self) -> Request:
+        return self._call.request
 
     def write(self, records: Sequence[NewRecord]) -> None:
         """Append records to the logs."""
@@ -168,7 +177,8 @@ class _Writing:
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
         results = shapes.ProduceResults(len(self._results) - self._failed, self._failed, self._results)
-        return Response(msgspec.json.encode(results), 207 if self._failed else 200, media_type=JSON)
+        headers = {} if self._is_news or self._failed else {_REPLAYED: "true"}
+        return Response(msgspec.json.encode(results), 207 if self._failed else 200, headers, JSON)
 
     def _share_out(self, records: Iterable[NewRecord], first: int) -> dict[int, _Share]:
         """Turn the records into bytes, each for its partition."""
@@ -197,18 +207,26 @@ class _Writing:
     def _append(self, number: int, places: Sequence[int], records: Sequence[RecordLike]) -> None:
         broker, name = self._call.broker, self._topic.name
         try:
-            batch = encode_batch(records)
+            batch = self._encode(number, records)
             appended, durable = broker.topics.produce(TopicPartition(name, number), batch, self._acks)
         except FlyMQError as error:
             self._fail(places, error)
             return
         self._size += len(batch)
-        broker.traffic.wrote("http", name, len(records), len(batch))
+        if not appended.repeated:
+            self._is_news = True
+            broker.traffic.wrote("http", name, len(records), len(batch))
         results = self._results
         for offset, place in enumerate(places, appended.base_offset):
             results[place] = RecordResult(number, offset)
         if durable is not None:
             self._waiting.append((durable, places))
+
+    def _encode(self, number: int, records: Sequence[RecordLike]) -> Buffer:
+        if self._repeatable is None:
+            return encode_batch(records)
+        producer_id = self._repeatable.next_producer_id(number)
+        return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
     def _fail(self, places: Iterable[int], error: FlyMQError) -> None:
         problem = to_problem(error)
