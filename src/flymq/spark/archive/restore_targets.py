@@ -1,0 +1,126 @@
+"""The topics that are restored into: made or checked before, written to by tasks, given their settings afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from flymq.client.descriptions import TopicDescription
+from flymq.client.sync.client import FlyMQClient
+from flymq.model.delivery import CleanupPolicy, TimestampType
+from flymq.model.errors import InvalidPipeline, TargetNotEmpty, TopicNotFound
+from flymq.model.names import TopicPartition
+from flymq.model.topic_config import UNLIMITED
+from flymq.spark.archive.manifest import Settings
+from flymq.spark.archive.restore_plan import PartitionPlan, RestorePlan, RestoreTask, rows_left
+
+WHILE_RESTORING: Settings = {
+    "message.timestamp.type": TimestampType.CREATE.value,
+    "cleanup.policy": CleanupPolicy.DELETE.value,
+    "retention.ms": UNLIMITED,
+    "retention.bytes": UNLIMITED,
+}
+"""Otherwise the broker would give old records new times, or remove them while others still come."""
+
+
+def missing_targets(client: FlyMQClient, plan: RestorePlan, *, append: bool) -> list[str]:
+    """Return the topics that must be made; refuse those that are there and cannot be restored into."""
+    missing: list[str] = []
+    for topic in plan.topics:
+        try:
+            found = client.admin.describe_topic(topic)
+        except TopicNotFound:
+            missing.append(topic)
+        else:
+            _check(found, plan.of_topic(topic), append=append)
+    return missing
+
+
+def make_targets(client: FlyMQClient, plan: RestorePlan, topics: Iterable[str]) -> None:
+    """Make these topics, unless that was done before a crash."""
+    for topic in topics:
+        state = plan.topics[topic]
+        settings = {**state.settings, **WHILE_RESTORING}
+        client.admin.create_topic(topic, state.partitions, settings=settings, exist_ok=True)
+
+
+def _check(found: TopicDescription, parts: list[PartitionPlan], *, append: bool) -> None:
+    if not append and any(part.end_offset > part.start_offset for part in found.partitions):
+        raise TargetNotEmpty(f"the topic {found.name} has records already")
+    if found.settings.get("message.timestamp.type") == TimestampType.LOG_APPEND.value:
+        raise InvalidPipeline(
+            f"the topic {found.name} would give the records new times",
+            hint=f"Before: flymq topic alter {found.name} --set message.timestamp.type={TimestampType.CREATE.value}",
+        )
+    needed = 1 + max(part.target.partition for part in parts)
+    if len(found.partitions) < needed:
+        raise InvalidPipeline(
+            f"the topic {found.name} has {len(found.partitions)} partitions; {needed} are needed",
+            hint=f"flymq topic add-partitions {found.name} --total {needed}",
+        )
+
+
+def target_ends(client: FlyMQClient, plan: RestorePlan, *, missing: Iterable[str] = ()) -> dict[TopicPartition, int]:
+    """Return where the partitions of the targets end now: those of missing topics at 0."""
+    ends: dict[TopicPartition, int] = {}
+    for topic in plan.topics.keys() - set(missing):
+        ends |= client.admin.latest_offsets(topic)
+    return {part.target: ends.get(part.target, 0) for part in plan.partitions}
+
+
+def close_targets(client: FlyMQClient, plan: RestorePlan, made: list[str], now_ms: int) -> list[str]:
+    """Give the topics that were made their own settings; return what was left as it is, for people to decide.
+
+    Retention that would remove at once what was just restored stays off.
+    """
+    notes: list[str] = []
+    for topic in made:
+        client.admin.alter_topic(topic, {name: plan.topics[topic].settings.get(name) for name in WHILE_RESTORING})
+        found = client.admin.describe_topic(topic)
+        if too_strict := _too_strict(found, plan.of_topic(topic), now_ms):
+            client.admin.alter_topic(topic, dict.fromkeys(too_strict, UNLIMITED))
+            back = " ".join(f"--set {name}={found.settings[name]}" for name in too_strict)
+            notes.append(f"{topic} keeps its old records until you say: flymq topic alter {topic} {back}")
+    return notes
+
+
+def _too_strict(found: TopicDescription, parts: list[PartitionPlan], now_ms: int) -> list[str]:
+    """Return the settings of retention under which restored records would go."""
+    oldest_ms = min((piece.min_timestamp_ms for part in parts for piece in part.pieces if piece.rows), default=now_ms)
+    largest = max(part.size_bytes for part in found.partitions)
+    limits = {name: int(found.settings[name] or UNLIMITED) for name in ("retention.ms", "retention.bytes")}
+    is_over = {"retention.ms": now_ms - oldest_ms, "retention.bytes": largest}
+    return [name for name, limit in limits.items() if limit != UNLIMITED and is_over[name] > limit]
+
+
+# --- in tasks -------------------------------------------------------------------------------------------------------
+
+
+def restore_partition(task: RestoreTask, options: Mapping[str, str]) -> int:
+    """Write what is left of one partition; return how many records that were. `options` are those of the sink."""
+    from flymq.spark.link import link_to
+    from flymq.spark.options import parse_write_options
+    from flymq.spark.producing import AttemptProducer
+
+    written = {**options, "topic": task.part.target.topic, "includeTimestamp": "true", "delivery": "at_least_once"}
+    parsed = parse_write_options(written)
+    link = link_to(parsed.connection(), expects_broker=True)
+    producer = AttemptProducer(link, parsed, transactional_id="", first_turn=0)
+    for batch in rows_left(task):
+        producer.write(_as_sink_rows(batch, task.part.target.partition))
+    producer.finish()
+    return producer.row_count
+
+
+def _as_sink_rows(batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": batch.column("key"),
+            "value": batch.column("value"),
+            "headers": batch.column("headers"),
+            "timestamp": batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")),
+            "partition": pa.array(np.full(len(batch), partition, np.int32)),
+        }
+    )

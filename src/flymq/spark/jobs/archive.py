@@ -1,0 +1,55 @@
+"""The archive job: topics to partitioned Parquet with manifests, from now on or once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flymq.spark.archive.archive import Archive
+from flymq.spark.jobs.job import Job
+
+if TYPE_CHECKING:
+    from flymq.spark.jobs.running import Run
+
+EVERY_MS = 60_000
+"""More often would make many small files."""
+
+
+class ArchiveJob(Job, frozen=True, kw_only=True, tag="archive", omit_defaults=True):
+    """Keep topics in a folder. A new job goes on where the archive ends."""
+
+    topics: list[str]
+    to: str
+    every_ms: int = EVERY_MS
+    file_records: int = 1_000_000
+    """Most offsets in one file."""
+    batch_records: int = 10_000_000
+    """Most offsets in one batch, which is what a crash makes the job repeat."""
+    allow_data_loss: bool = False
+    """Whether to go on when records are gone before they were archived."""
+
+    @property
+    def default_name(self) -> str:
+        return f"archive-{'-'.join(self.topics)}"[:100]
+
+    def run(self, run: Run) -> None:
+        from flymq.spark.archive.ranges import FETCH_BYTES
+        from flymq.spark.archive.stream import ArchiveStream
+
+        archive = Archive.create(Path(self.to))
+        run.spark.dataSource.register(ArchiveStream)
+        options = {
+            **self.broker.options(),
+            "path": self.to,
+            "subscribe": ",".join(self.topics),
+            "startingOffsets": "earliest",
+            "failOnDataLoss": str(not self.allow_data_loss).lower(),
+            "maxOffsetsPerTrigger": str(self.batch_records),
+            "maxRecordsPerPartition": str(self.file_records),
+            "fetchBytes": str(FETCH_BYTES),
+            "groupId": run.group,
+        }
+        with archive.lock():
+            archive.sweep()
+            ranges = run.spark.readStream.format(ArchiveStream.name()).options(**options).load()
+            run.stream(ranges.writeStream.format(ArchiveStream.name()).options(**options))

@@ -1,0 +1,149 @@
+"""Run a job: a Spark session, a loop that watches the query and tells how far it is, and an end in good order."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from flymq.host.clock import SystemClock
+from flymq.spark.archive.broker_state import OWN_GROUPS
+from flymq.spark.jobs.failures import failure_of
+from flymq.spark.jobs.folder import PipelineFolder, Progress, State
+from flymq.spark.jobs.measure import Measure
+from flymq.spark.session import LOCAL_MASTER, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from flymq.spark.jobs.job import Job
+
+_LOOK_EVERY_S = 1
+
+OnProgress = Callable[[Progress], None]
+
+
+class Run:
+    """One run of a pipeline, as its job sees it."""
+
+    def __init__(
+        self, spark: SparkSession, folder: PipelineFolder, job: Job, stopping: threading.Event, on_progress: OnProgress
+    ) -> None:
+        self.spark = spark
+        self.folder = folder
+        self._job = job
+        self._stopping = stopping
+        self._on_progress = on_progress
+        self._progress = folder.progress()
+
+    @property
+    def group(self) -> str:
+        """The consumer group under which the broker shows how far the pipeline is."""
+        return OWN_GROUPS + self.folder.name
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the job is to come to an end."""
+        return self._stopping.is_set()
+
+    def report(self, **changes: Any) -> None:
+        """Say how far the job is, by the fields of `Progress`."""
+        now_ms = SystemClock().now_ms()
+        self._progress = msgspec.structs.replace(self._progress, **changes, updated_ms=now_ms)
+        self.folder.report(self._progress)
+        self._on_progress(self._progress)
+
+    def stream(self, writer: DataStreamWriter) -> None:
+        """Run a streaming query with the pipeline's checkpoint, until its end or until this is to stop."""
+        writer = writer.option("checkpointLocation", str(self.folder.checkpoint.absolute())).queryName(self.folder.name)
+        if self._job.once:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._job.every_ms} milliseconds")
+        self._watch(writer.start())
+
+    def _watch(self, query: StreamingQuery) -> None:
+        measure = Measure(self._progress)
+        try:
+            while not query.awaitTermination(_LOOK_EVERY_S):
+                if measure.add(query.recentProgress):
+                    self.report(**measure.changes())
+                if self.is_stopping and not query.status["isTriggerActive"]:
+                    break
+        finally:
+            query.stop()  # what an unfinished batch has written is not visible, or is written again as it was
+        if measure.add(query.recentProgress):
+            self.report(**measure.changes())
+
+    def topic(self, **options: Any) -> DataFrame:
+        """Return the stream of the job's topics; the options are those of the format, and None leaves one out."""
+        return self.load(self._job.broker.options(), **options)
+
+    def load(self, connection: dict[str, str], **options: Any) -> DataFrame:
+        """Return the stream of topics of another cluster."""
+        given = {name: str(value) for name, value in options.items() if value is not None}
+        return self.spark.readStream.format("flymq").options(**connection, **given).load()
+
+
+def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: None) -> Progress:
+    """Run a pipeline in this process until it is done, is told to stop by SIGTERM or Ctrl-C, or fails."""
+    with folder.running(), _told_to_stop() as stopping:
+        job = folder.job()
+        before = folder.progress()
+        folder.report(msgspec.structs.replace(before, state=State.STARTING, error="", hint=""))
+        try:
+            with open_session(f"flymq {folder.name}", master=job.master or LOCAL_MASTER) as spark:
+                run_in_session(spark, folder, job, stopping, on_progress)
+        except BaseException as error:
+            failure = failure_of(error)
+            failed = msgspec.structs.replace(
+                folder.progress(), state=State.FAILED, error=failure.message, hint=failure.hint
+            )
+            folder.report(failed)
+            if failure is error or not isinstance(error, Exception):
+                raise
+            raise failure from error
+        return folder.progress()
+
+
+def run_in_session(
+    spark: SparkSession,
+    folder: PipelineFolder,
+    job: Job,
+    stopping: threading.Event,
+    on_progress: OnProgress = lambda _: None,
+) -> None:
+    """Run a job in a session that is there."""
+    run = Run(spark, folder, job, stopping, on_progress)
+    run.report(state=State.RUNNING)
+    job.run(run)
+    is_done = not run.is_stopping or job.once or not job.is_endless
+    run.report(state=State.DONE if is_done else State.STOPPED)
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """Turn the first SIGTERM or Ctrl-C into an event, so that a batch can come to its end; the second one is meant."""
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+
+    def stop(number: int, _frame: object) -> None:
+        if stopping.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
