@@ -80,7 +80,12 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
 
 
 def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
-    return sum(read.length for read in reads) >= query.bytes_min or any(read.error is not None for read in reads)
+    length = 0
+    for read in reads:
+        length += read.length
+        if length >= query.bytes_min or read.error is not None:
+            return True
+    return False
 
 
 class WaitingFetch:

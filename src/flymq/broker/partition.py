@@ -133,14 +133,14 @@ class Partition:
 
     def read(self, offset: int, *, bytes_max: int, isolation: Isolation) -> PartitionRead:
         """Return whole batches from the one that holds `offset`, at least one if any is visible."""
-        end_offset = self.end_for(isolation)
-        found = self.log.read(offset, bytes_max=bytes_max, end_offset=end_offset)
+        log, high_watermark, last_stable_offset = self.log, self.high_watermark, self.last_stable_offset
+        committed_only = isolation is Isolation.READ_COMMITTED
+        end_offset = last_stable_offset if committed_only else high_watermark
+        found = log.read(offset, bytes_max=bytes_max, end_offset=end_offset)
         aborted: list[tuple[int, int]] = []
-        if found is not None and isolation is Isolation.READ_COMMITTED:
-            aborted = [entry[:2] for entry in self.log.aborted_between(offset, end_offset)]
-        return PartitionRead(
-            self.name, found, self.high_watermark, self.last_stable_offset, self.log.start_offset, aborted
-        )
+        if found is not None and committed_only:
+            aborted = [entry[:2] for entry in log.aborted_between(offset, end_offset)]
+        return PartitionRead(self.name, found, high_watermark, last_stable_offset, log.start_offset, aborted)
 
     def find_time(self, timestamp: int, isolation: Isolation) -> TimedOffset | None:
         """Return the first visible record of this time or later."""

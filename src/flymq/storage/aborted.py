@@ -114,6 +114,8 @@ class AbortedTransactions:
 
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [start, end)."""
+        if not self._by_segment:
+            return []
         bases = sorted(self._by_segment)
         # No marker from `start_offset` on lies before the segment that holds it.
         relevant = bases[max(0, bisect_right(bases, start_offset) - 1) :]

@@ -251,6 +251,9 @@ class Segment:
 
     def slice(self, offset: int, *, bytes_max: int, end_offset: int) -> LogSlice | None:
         """Return whole batches from the one that holds `offset`, at least one, that lie before `end_offset`."""
+        at = self._hints.get(offset)
+        if at is not None and at < self.size <= at + bytes_max and end_offset >= self.next_offset:
+            return self._tail(offset, at)
         found = self.find(offset)
         if found is None or found[1].last_offset >= end_offset:
             return None
@@ -264,6 +267,12 @@ class Segment:
         if end == self.size:
             self._hint(self.next_offset, end)
         return LogSlice(self.file, start, end - start, next_offset - max(offset, first.base_offset))
+
+    def _tail(self, offset: int, start: int) -> LogSlice:
+        """Return everything from `start` on, where the batch of `offset` begins: what a reader at the end asks for."""
+        self._ensure_checked(start, self.size)
+        self._hint(self.next_offset, self.size)
+        return LogSlice(self.file, start, self.size - start, self.next_offset - offset)
 
     def _align(self, start: int, first: BatchHeader, wanted: int, limit: tuple[int, int]) -> tuple[int, int]:
         """Return where the last batch ends that ends at or before `wanted`, at least the first, and the next offset."""
