@@ -9,7 +9,7 @@ setup(
         Extension(
             "flymq.record._fast",
             [f"{ROOM}/_fast.pyx"],
-            depends=[f"{ROOM}/_fast_{part}.pxi" for part in ("header", "record", "encode", "parse", "columns")],
+            depends=[f"{ROOM}/_fast_{part}.pxi" for part in ("header", "record", "encode", "parse", "columns", "table")],
             optional=True,
         )
     ]

@@ -5,14 +5,14 @@ All these tests run in one process of pytest-xdist, by their group, so that ther
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from flymq import FlyMQClient
+from flymq.spark.session import open_session
 from flymq.testing import TestBroker, running_broker
 
 HERE = Path(__file__).parent
@@ -27,17 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    """A session of two cores in which a failed task is tried again, up to four times."""
+    with open_session("tests", master="local[2,4]") as session:
+        yield session
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +37,17 @@ def broker() -> Iterator[TestBroker]:
     """One broker for all; every test has topics of its own."""
     with running_broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def client(broker: TestBroker) -> Iterator[FlyMQClient]:
+    with FlyMQClient(broker.address) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, client: FlyMQClient) -> str:
+    """A topic of three partitions, named after the test."""
+    name = request.node.name.replace("[", "-").replace("]", "")[:200]
+    client.create_topic(name, partitions=3)
+    return name

@@ -66,13 +66,10 @@ include "_fast_parse.pxi"
 include "_fast_columns.pxi"
 
 
-def murmur2(key):
+cdef inline uint32_t hash_of(const uint8_t *at, Py_ssize_t rest) noexcept nogil:
     """Return the 32-bit MurmurHash2 with the seed of Kafka's clients."""
-    cdef bytes data = key if PyBytes_Check(key) else bytes(key)
-    cdef const uint8_t *at = <const uint8_t *>PyBytes_AS_STRING(data)
-    cdef Py_ssize_t rest = PyBytes_GET_SIZE(data)
     cdef uint32_t m = 0x5BD1E995
-    cdef uint32_t word, value = 0x9747B28C ^ <uint32_t>rest
+    cdef uint32_t word, value = <uint32_t>0x9747B28C ^ <uint32_t>rest
     while rest >= 4:
         word = (at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24) * m
         value = value * m ^ (word ^ word >> 24) * m
@@ -84,3 +81,12 @@ def murmur2(key):
         value *= m
     value = (value ^ value >> 13) * m
     return value ^ value >> 15
+
+
+def murmur2(key):
+    """Return the 32-bit MurmurHash2 with the seed of Kafka's clients."""
+    cdef bytes data = key if PyBytes_Check(key) else bytes(key)
+    return hash_of(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+include "_fast_table.pxi"

@@ -16,12 +16,13 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from struct import Struct
 from typing import Any, TypeAlias
 
 from flymq.model.errors import DecompressedTooLarge, InvalidBatch, MessageTooLarge
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer, check_batch, header_of
-from flymq.record.shapes import BinaryColumn, Columns, Header, Pair, Row, Section
+from flymq.record.shapes import BinaryColumn, Columns, Header, Pair, RecordColumns, Row, Section
 
 NO_OFFSET = -1
 
@@ -102,6 +103,61 @@ def encode_kept(records: Sequence[Record], headroom: int, base_offset: int, base
         timestamp_delta = _checked_time(_checked_time(record.timestamp_ms) - base_timestamp)
         writer.append(timestamp_delta, record.offset - base_offset, record.key, record.value, record.headers)
     return writer.joined()
+
+
+def encode_columns(
+    columns: RecordColumns, rows: Buffer, headroom: int, timestamp_ms: int = NO_TIMESTAMP
+) -> tuple[bytearray, int, int]:
+    """Return the records of these rows after `headroom` free bytes, the base timestamp and the highest one.
+
+    `rows` are native int64, in the order in which the records are to be written.
+    """
+    count = columns.row_count
+    value = _values(columns.value, count)
+    key = _values(columns.key, count) if columns.key is not None else [None] * count
+    times = _numbers("q", columns.timestamp_ms, count) if columns.timestamp_ms is not None else [NO_TIMESTAMP] * count
+    headers = _row_headers(columns)
+    wanted = array("q", bytes(rows))
+    if any(not 0 <= row < count for row in wanted):
+        raise IndexError("a row is not in the columns")
+    return encode_records([(key[row], value[row], headers[row], times[row]) for row in wanted], headroom, timestamp_ms)
+
+
+def _row_headers(columns: RecordColumns) -> list[list[Header]]:
+    if columns.header_ends is None or columns.header_name is None or columns.header_value is None:
+        return [[] for _ in range(columns.row_count)]
+    names = _values(columns.header_name, columns.header_count)
+    contents = _values(columns.header_value, columns.header_count)
+    if None in names:
+        raise ValueError("a header has no name")
+    pairs = [(_name(name or b""), content) for name, content in zip(names, contents, strict=True)]
+    ends = _numbers("i", columns.header_ends, columns.row_count + 1)
+    if any(not 0 <= start <= end <= len(pairs) for start, end in pairwise(ends)):
+        raise ValueError("a column's ends do not fit its data")
+    return [pairs[start:end] for start, end in pairwise(ends)]
+
+
+def _values(column: BinaryColumn, count: int) -> list[bytes | None]:
+    ends, data = _numbers("i", column.ends, count + 1), bytes(column.data)
+    if column.validity is not None and len(column.validity) < (count + 7) >> 3:
+        raise ValueError("a column is shorter than its rows")
+    found: list[bytes | None] = []
+    for row, (start, end) in enumerate(pairwise(ends)):
+        if column.validity is not None and not column.validity[row >> 3] >> (row & 7) & 1:
+            found.append(None)
+        elif 0 <= start <= end <= len(data):
+            found.append(data[start:end])
+        else:
+            raise ValueError("a column's ends do not fit its data")
+    return found
+
+
+def _numbers(typecode: str, buffer: Buffer, count: int) -> Sequence[int]:
+    numbers = array(typecode)
+    if len(buffer) < numbers.itemsize * count:
+        raise ValueError("a column is shorter than its rows")
+    numbers.frombytes(bytes(buffer)[: numbers.itemsize * count])
+    return numbers
 
 
 def _fields(record: RecordLike) -> tuple[bytes | None, bytes | None, Sequence[Header], int]:
@@ -353,3 +409,12 @@ def murmur2(key: Buffer) -> int:
         value = (value ^ int.from_bytes(data[-tail:], "little")) * m & mask
     value = (value ^ value >> 13) * m & mask
     return value ^ value >> 15
+
+
+def hash_keys(column: BinaryColumn, count: int) -> bytearray:
+    """Return the hash of each key without its sign, as native int32; -1 where there is no key.
+
+    What is left of it after a division by the number of partitions is the key's partition.
+    """
+    hashes = [-1 if key is None else murmur2(key) & 0x7FFFFFFF for key in _values(column, count)]
+    return bytearray(array("i", hashes).tobytes())

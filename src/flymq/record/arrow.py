@@ -19,7 +19,7 @@ from flymq.record import codec
 from flymq.record.compression import DECOMPRESSED_BYTES_MAX
 from flymq.record.header import Buffer
 from flymq.record.reading import Aborted, visible
-from flymq.record.shapes import BinaryColumn, Columns, Section
+from flymq.record.shapes import BinaryColumn, Columns, RecordColumns, Section
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
@@ -61,6 +61,42 @@ def parse_columns(
 def columns_of(sections: Sequence[Section], start_offset: int) -> pa.RecordBatch:
     """Return the records of unpacked batches from `start_offset` on, with the timestamp in milliseconds."""
     return _record_batch(codec.parse_columns(sections, start_offset))
+
+
+def record_columns(
+    value: pa.Array, key: pa.Array | None = None, headers: pa.Array | None = None, timestamp_ms: pa.Array | None = None
+) -> RecordColumns:
+    """Return the buffers of records to be written, for `encode_column_batch`: key and value may be text or bytes.
+
+    No copy is made, unless an array is a slice of a larger one.
+    """
+    names = contents = ends = None
+    header_count = 0
+    if headers is not None:
+        lists = _whole(headers)
+        ends = lists.buffers()[1]
+        header_count = len(lists.values)
+        names, contents = (_binary(_whole(lists.values.field(name))) for name in ("key", "value"))
+    return RecordColumns(
+        row_count=len(value),
+        value=_binary(_whole(value)),
+        key=None if key is None else _binary(_whole(key)),
+        timestamp_ms=None if timestamp_ms is None else _whole(timestamp_ms).buffers()[1],
+        header_ends=ends,
+        header_count=header_count,
+        header_name=names,
+        header_value=contents,
+    )
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    """Return an array that begins where its buffers do."""
+    return array if array.offset == 0 else array.take(pa.array(range(len(array)), pa.int64()))
+
+
+def _binary(array: pa.Array) -> BinaryColumn:
+    validity, ends, data = array.cast(pa.binary()).buffers()
+    return BinaryColumn(array.null_count, validity if array.null_count else None, ends or bytes(4), data or b"")
 
 
 def _record_batch(columns: Columns) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from flymq.model.delivery import TimestampType
 from flymq.model.errors import EmptyBatch, InvalidBatch
@@ -29,7 +29,7 @@ from flymq.record.header import (
     set_log_append_time,
 )
 from flymq.record.record import Record, RecordLike
-from flymq.record.shapes import Section
+from flymq.record.shapes import RecordColumns, Section
 
 _OFFSET_MAX = (1 << 63) - 1
 
@@ -53,26 +53,55 @@ def encode_batch(
     items = records if isinstance(records, (list, tuple)) else list(records)
     if not items:
         raise EmptyBatch
-    buffer, base_timestamp, max_timestamp = codec.encode_records(items, HEADER_SIZE, timestamp_ms)
-    header = BatchHeader(
+    buffer, *times = codec.encode_records(items, HEADER_SIZE, timestamp_ms)
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    header = _new_header(len(items), attributes, times, producer_id, producer_epoch, base_sequence)
+    batch = seal(buffer, header, compression)
+    if timestamp_type is TimestampType.LOG_APPEND:
+        set_log_append_time(batch, 0, parse_header(batch), timestamp_ms)
+    return batch
+
+
+def encode_column_batch(
+    columns: RecordColumns,
+    rows: Buffer,
+    *,
+    timestamp_ms: int = NO_TIMESTAMP,
+    compression: Compression = Compression.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytearray:
+    """Return a batch of these rows, which are native int64, as `encode_batch` would of the same records."""
+    count = len(memoryview(rows).cast("B")) // 8
+    if not count:
+        raise EmptyBatch
+    buffer, *times = codec.encode_columns(columns, rows, HEADER_SIZE, timestamp_ms)
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    header = _new_header(count, attributes, times, producer_id, producer_epoch, base_sequence)
+    return seal(buffer, header, compression)
+
+
+def _new_header(
+    count: int, attributes: int, times: Sequence[int], producer_id: int, producer_epoch: int, base_sequence: int
+) -> BatchHeader:
+    base_timestamp, max_timestamp = times
+    return BatchHeader(
         base_offset=0,
         length=0,
         leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
-        attributes=TRANSACTIONAL_BIT if transactional else 0,
-        last_offset_delta=len(items) - 1,
+        attributes=attributes,
+        last_offset_delta=count - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(items),
+        record_count=count,
     )
-    batch = seal(buffer, header, compression)
-    if timestamp_type is TimestampType.LOG_APPEND:
-        set_log_append_time(batch, 0, parse_header(batch), timestamp_ms)
-    return batch
 
 
 def parse_batch(

@@ -51,3 +51,17 @@ class Columns(NamedTuple):
     header_count: int
     header_name: BinaryColumn
     header_value: BinaryColumn
+
+
+class RecordColumns(NamedTuple):
+    """Records to be written, as columns in Arrow's layout. What is None no record has."""
+
+    row_count: int
+    value: BinaryColumn
+    key: BinaryColumn | None = None
+    timestamp_ms: Buffer | None = None
+    """Native int64; -1 for a record that has no time of its own."""
+    header_ends: Buffer | None = None
+    header_count: int = 0
+    header_name: BinaryColumn | None = None
+    header_value: BinaryColumn | None = None

@@ -37,7 +37,7 @@ from flymq.record.arrow import columns_of
 from flymq.record.compression import DECOMPRESSED_BYTES_MAX
 from flymq.record.reading import visible
 from flymq.record.shapes import Section
-from flymq.spark.decryption import decrypted
+from flymq.spark.encryption import decrypted
 from flymq.spark.fetching import Run
 from flymq.spark.planning import OffsetRange
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from flymq.record import _plain
 from flymq.record.batch import encode_batch, parse_batch, retain
 from flymq.record.compression import Compression
 from flymq.record.header import HEADER_SIZE, assign, parse_header
+from flymq.record.partitioning import partition_for_key
 from flymq.record.record import Record
-from flymq.record.shapes import Section
+from flymq.record.shapes import RecordColumns, Section
 
 _fast = pytest.importorskip("flymq.record._fast")
 
@@ -26,6 +28,20 @@ records = st.lists(st.tuples(fields, fields, headers, times), min_size=1, max_si
 def section_of(entries: list[Any]) -> Section:
     payload, base_timestamp, _ = _fast.encode_records(entries, 0, 5)
     return Section(payload, len(entries), 1_000, len(entries) - 1, base_timestamp, None)
+
+
+def record_columns_of(entries: list[Any]) -> RecordColumns:
+    read = _plain.parse_columns([section_of(entries)] if entries else [], 0)
+    return RecordColumns(
+        read.row_count,
+        read.value,
+        read.key,
+        read.timestamp_ms,
+        read.header_ends,
+        read.header_count,
+        read.header_name,
+        read.header_value,
+    )
 
 
 @settings(deadline=None)
@@ -52,6 +68,26 @@ def test_both_codecs_write_the_same_bytes(entries: list[Any], headroom: int) -> 
     as_plain = [_plain.Record(*entry) for entry in entries]
     assert _fast.encode_records(as_fast, headroom, 5) == written
     assert _plain.encode_records(as_plain, headroom, 5) == written
+
+
+@settings(deadline=None)
+@given(records, st.data())
+def test_rows_of_columns_become_the_bytes_of_their_records(entries: list[Any], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(0, len(entries) - 1), min_size=1, max_size=40))
+    columns = record_columns_of(entries)
+    expected = _plain.encode_records([entries[row] for row in rows], 61, 5)
+    for codec in (_fast, _plain):
+        assert codec.encode_columns(columns, array("q", rows).tobytes(), 61, 5) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(fields), st.integers(1, 50))
+def test_both_codecs_hash_keys_to_their_partitions(keys: list[bytes | None], partition_count: int) -> None:
+    columns = record_columns_of([(key, b"") for key in keys])
+    for codec in (_fast, _plain):
+        hashes = array("i", bytes(codec.hash_keys(columns.key, len(keys))))
+        for key, number in zip(keys, hashes, strict=True):
+            assert number == -1 if key is None else number % partition_count == partition_for_key(key, partition_count)
 
 
 @settings(deadline=None)
