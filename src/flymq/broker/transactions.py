@@ -54,6 +54,7 @@ from flymq.model.errors import (
     InvalidTransactionState,
     InvalidTransactionTimeout,
     StorageError,
+    TransactionNotFound,
 )
 from flymq.model.names import TopicPartition
 from flymq.record.control import Marker, MarkerType
@@ -233,7 +234,22 @@ class Transactions:
         """All transactional ids and what is known of them, in the order of the ids."""
         return sorted(self._all(), key=lambda item: item[0])
 
+    def get(self, name: str) -> TransactionValue:
+        """Return what is known of a transactional id."""
+        value = self._table(name).find(name)
+        if value is None:
+            raise TransactionNotFound(f"there is no transactional id {name!r}")
+        return value
+
     # --- the end
+
+    async def abort(self, name: str) -> None:
+        """End what a transactional id has open in its producer's place, which is told so when it goes on."""
+        value = self.get(name)
+        if value.state is not TransactionState.ONGOING:
+            raise InvalidTransactionState(f"no transaction of {name!r} is open")
+        logger.warning("the transaction %r was aborted by hand", name)
+        await self._decide_end(name, value.producer, commit=False, by_broker=True)
 
     async def end(
         self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False

@@ -73,6 +73,11 @@ class Listener:
         self.refused = 0
 
     @property
+    def protocols(self) -> list[str]:
+        """What can be spoken here."""
+        return [gateway.name for gateway in self._gateways]
+
+    @property
     def connections(self) -> int:
         return len(self._connections) + len(self._undecided)
 

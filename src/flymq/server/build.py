@@ -118,7 +118,8 @@ class Server:
         self.observation.start(self._tasks)
         tls = _tls_context(config.tls)
         http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
-        self._http_listener = Listener([http], self._shared, _limits(config), self._tasks, tls)
+        http_limits = _limits(config, config.limits.http_connections_max)
+        self._http_listener = Listener([http], self._shared, http_limits, self._tasks, tls)
         undo.push_async_callback(self._http_listener.close, within_s=_STOP_WITHIN_S)
         await self._open_http()
         admin = self._build_admin(catalog)
@@ -127,7 +128,8 @@ class Server:
         broker = await self._build_broker(admin, catalog, was_clean=not recovered)
         maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
         maintenance.start(self._tasks, _intervals(config))
-        self._listener = Listener(self._gateways(broker, http), self._shared, _limits(config), self._tasks, tls)
+        limits = _limits(config, config.limits.connections_max)
+        self._listener = Listener(self._gateways(broker, http), self._shared, limits, self._tasks, tls)
         undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
         self.topics.watchers.append(partial(_forget_traffic, broker))
@@ -258,11 +260,9 @@ def _shared(config: Config, clock: Clock) -> SharedByConnections:
     )
 
 
-def _limits(config: Config) -> ListenerLimits:
+def _limits(config: Config, connections_max: int) -> ListenerLimits:
     limits = config.limits
-    return ListenerLimits(
-        limits.connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000
-    )
+    return ListenerLimits(connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000)
 
 
 def _forget_traffic(broker: Broker, topic: str) -> None:

@@ -120,8 +120,15 @@ class TopicsSettings:
 class LimitsSettings:
     """What clients may take. At a limit the broker slows down or refuses; it does not grow."""
 
-    connections_max: int = _setting(10_000, "Open connections.", low=1)
-    connections_per_ip_max: int = _setting(0, "Open connections from one address; 0 sets no limit of its own.")
+    connections_max: int = _setting(10_000, "Open connections on the shared port.", low=1)
+    http_connections_max: int = _setting(
+        1_000,
+        "Open connections on the port for HTTP alone, so that probes and operators find room of their own.",
+        low=1,
+    )
+    connections_per_ip_max: int = _setting(
+        0, "Open connections from one address on each of them; 0 sets no limit of its own."
+    )
     requests_inflight_per_connection_max: int = _setting(
         64, "Requests of one connection in work; the next ones stay unread.", low=1
     )

@@ -36,7 +36,6 @@ from flymq.model.names import TopicPartition
 from flymq.record.codec import COMPILED
 
 _PAGE_BYTES = resource.getpagesize()
-_PROTOCOLS = ("native", "kafka", "http")
 
 
 @dataclass(slots=True)
@@ -83,8 +82,8 @@ def _process(measured: Measured) -> Iterator[str]:
 
 
 def _connections(measured: Measured) -> Iterator[str]:
-    open_now: Counter[str] = Counter(dict.fromkeys(_PROTOCOLS, 0))
-    accepted: Counter[str] = Counter(dict.fromkeys(_PROTOCOLS, 0))
+    spoken = [protocol for listener in measured.listeners for protocol in listener.protocols]
+    open_now, accepted = Counter(dict.fromkeys(spoken, 0)), Counter(dict.fromkeys(spoken, 0))
     for listener in measured.listeners:
         open_now.update(listener.connections_by_protocol())
         accepted.update(listener.accepted)

@@ -1,11 +1,13 @@
 """Consumer groups over HTTP, and the cluster around them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
 import httpx
 import pytest
 
 from flymq import FlyMQClient, __version__
+from flymq.errors import TransactionAborted
 from flymq.testing import TestBroker
 
 
@@ -141,3 +143,36 @@ def test_the_cluster_its_brokers_and_transactions_are_shown(api: httpx.Client, b
     assert "billing" in [each["id"] for each in transactions]
     assert api.get("/transactions/billing").json()["state"] in ("committing", "committed")
     assert api.get("/transactions/absent").json()["code"] == "TRANSACTION_NOT_FOUND"
+
+
+def test_a_transaction_that_nobody_ends_can_be_aborted(api: httpx.Client, broker: TestBroker, topic: str) -> None:
+    path = "/transactions/nightly%2Fbilling/abort"
+    with FlyMQClient(broker.address) as client:
+        transaction = client.begin_transaction("nightly/billing")
+        transaction.produce(topic, b"half of it")
+        assert client.produce(topic, b"behind it", partition=0) >= 0
+        assert api.post(path).json()["state"] in ("aborting", "aborted")
+        with pytest.raises(TransactionAborted):
+            transaction.commit()
+    pages = [api.get(f"/topics/{topic}/partitions/{number}/records").json() for number in (0, 1)]
+    assert [record["value"] for page in pages for record in page["records"]] == ["behind it"]
+    again = api.post(path)
+    assert (again.status_code, again.json()["code"]) == (409, "INVALID_TRANSACTION_STATE")
+    assert api.post("/transactions/absent/abort").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["team/billing", "100%", "%2F", "a b?c#d", "Zürich/é", "x/"])
+def test_a_group_may_be_called_anything(api: httpx.Client, broker: TestBroker, topic: str, name: str) -> None:
+    produce(api, topic, 1, 2)
+    with FlyMQClient(broker.address) as client, client.consumer(topic, group=name) as consumer:
+        assert len(consumer.poll(10_000)) == 2
+        consumer.commit()
+    group = f"/groups/{quote(name, safe='')}"
+    described = api.get(group).json()
+    assert (described["name"], described["lag"]) == (name, 0)
+    made = api.post(f"{group}/consumers", json={"topics": [topic]})
+    assert made.status_code == 201
+    at = made.headers["Location"].removeprefix("/api/v1")
+    assert api.get(at).json()["group"] == name
+    assert api.delete(at).status_code == 204
+    assert api.delete(group).status_code == 204

@@ -175,6 +175,13 @@ OPERATIONS: tuple[Operation, ...] = (
         shapes.TransactionDescription,
         errors=(errors.TransactionNotFound,),
     ),
+    Operation(
+        "POST",
+        f"{_V1}/transactions/{{transaction}}/abort",
+        cluster.abort_transaction,
+        shapes.TransactionDescription,
+        errors=(errors.TransactionNotFound, errors.InvalidTransactionState),
+    ),
     # --- how the broker is
     Operation("GET", f"{_V1}/diagnosis", observing.diagnose, shapes.Diagnosis),
     Operation("GET", "/metrics", observing.metrics, METRICS_TEXT),

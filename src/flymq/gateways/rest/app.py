@@ -28,6 +28,7 @@ from flymq.gateways.rest.consumers import Consumers
 from flymq.gateways.rest.idempotency import Answers
 from flymq.gateways.rest.login import Login
 from flymq.gateways.rest.operations import Call, Operation
+from flymq.gateways.rest.paths import keep_slashes, names_in
 from flymq.gateways.rest.problems import problem_response
 from flymq.gateways.rest.shapes import Diagnosis, Health
 from flymq.model.errors import (
@@ -92,7 +93,7 @@ def build_app(rest: Rest) -> ASGIApp:
     for operation in rest.operations:
         by_path.setdefault(operation.path, {})[operation.method] = _Served(rest, operation)
     routes = [Route(path, _may_be_packed(_Resource(served)), methods=None) for path, served in by_path.items()]
-    app: ASGIApp = Router(routes, redirect_slashes=False, default=_not_found)
+    app = keep_slashes(Router(routes, redirect_slashes=False, default=_not_found))
     if rest.settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -172,7 +173,7 @@ class _Served:
         principal = ""
         if operation.needs_login and rest.broker is not None:
             principal = await rest.login.principal(rest.broker, request.headers.get("authorization"))
-        call = Call(rest, request, principal)
+        call = Call(rest, request, principal, names_in(request.scope))
         if operation.query is not None:
             is_given = request.scope["query_string"]
             call.query = _parse_query(request, operation.query) if is_given else self._default_query

@@ -8,7 +8,7 @@ from flymq.gateways.rest import shapes
 from flymq.gateways.rest.groups import to_names
 from flymq.gateways.rest.operations import Call
 from flymq.gateways.rest.paging import take_page
-from flymq.model.errors import NoSuchResource, TransactionNotFound
+from flymq.model.errors import NoSuchResource
 
 
 async def describe_cluster(call: Call) -> shapes.ClusterDescription:
@@ -54,11 +54,15 @@ async def list_transactions(call: Call) -> shapes.TransactionPage:
 
 async def describe_transaction(call: Call) -> shapes.TransactionDescription:
     """Describe the transaction of a transactional id."""
-    wanted = call.path["transaction"]
-    for name, value in call.broker.transactions.known():
-        if name == wanted:
-            return _describe(name, value)
-    raise TransactionNotFound(f"there is no transactional id {wanted!r}")
+    name = call.path["transaction"]
+    return _describe(name, call.broker.transactions.get(name))
+
+
+async def abort_transaction(call: Call) -> shapes.TransactionDescription:
+    """Abort the open transaction of a transactional id whose producer does not end it."""
+    name, transactions = call.path["transaction"], call.broker.transactions
+    await transactions.abort(name)
+    return _describe(name, transactions.get(name))
 
 
 def _describe(name: str, value: TransactionValue) -> shapes.TransactionDescription:

@@ -79,7 +79,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
     schemas = {
         True: {"type": "integer", "minimum": 0, "maximum": (1 << 31) - 1},
-        False: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
+        False: {"type": "string", "minLength": 1},
     }
     return [
         {"name": match[1], "in": "path", "required": True, "schema": schemas[bool(match[2])]}

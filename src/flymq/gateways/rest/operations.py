@@ -26,6 +26,8 @@ class Call:
     rest: Rest
     request: Request
     principal: str
+    path: dict[str, Any]
+    """The names in the path."""
     query: Any = None
     body: Any = None
 
@@ -34,10 +36,6 @@ class Call:
         broker = self.rest.broker
         assert broker is not None  # the operation would have been refused
         return broker
-
-    @property
-    def path(self) -> dict[str, Any]:
-        return self.request.path_params
 
     @property
     def quota_name(self) -> str:
