@@ -123,7 +123,7 @@ class LimitsSettings:
     connections_max: int = _setting(10_000, "Open connections on the shared port.", low=1)
     http_connections_max: int = _setting(
         1_000,
-        "Open connections on the port for HTTP alone, so that probes and operators find room of their own.",
+        "Open connections on the port for HTTP alone: probes and operators have room of their own.",
         low=1,
     )
     connections_per_ip_max: int = _setting(
