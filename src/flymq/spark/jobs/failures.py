@@ -22,7 +22,7 @@ def failure_of(error: BaseException) -> FlyMQError:
     for name, message in reversed(_NAMED.findall(text)):
         if (kind := _kinds().get(name)) is not None:
             return _apart(kind, message.strip())
-    return PipelineFailed(_first_sentence(text) or type(error).__name__)
+    return PipelineFailed(first_sentence(error))
 
 
 def _apart(kind: type[FlyMQError], text: str) -> FlyMQError:
@@ -42,5 +42,7 @@ def _kinds() -> dict[str, type[FlyMQError]]:
     return found
 
 
-def _first_sentence(text: str) -> str:
-    return _CONDITION.sub("", text.strip().partition("\n")[0]).partition(" SQLSTATE:")[0]
+def first_sentence(error: BaseException) -> str:
+    """Return what Spark says is wrong, without the plan and the traceback that follow."""
+    line = str(error).strip().partition("\n")[0]
+    return _CONDITION.sub("", line).partition(" SQLSTATE:")[0] or type(error).__name__

@@ -12,6 +12,7 @@ import msgspec
 
 from flymq.host.clock import SystemClock
 from flymq.spark.archive.broker_state import OWN_GROUPS
+from flymq.spark.jobs.connection import Connection
 from flymq.spark.jobs.failures import failure_of
 from flymq.spark.jobs.folder import PipelineFolder, Progress, State
 from flymq.spark.jobs.measure import Measure
@@ -81,14 +82,40 @@ class Run:
         if measure.add(query.recentProgress):
             self.report(**measure.changes())
 
-    def topic(self, **options: Any) -> DataFrame:
-        """Return the stream of the job's topics; the options are those of the format, and None leaves one out."""
-        return self.load(self._job.broker.options(), **options)
+    # --- what jobs read and write
 
-    def load(self, connection: dict[str, str], **options: Any) -> DataFrame:
-        """Return the stream of topics of another cluster."""
-        given = {name: str(value) for name, value in options.items() if value is not None}
-        return self.spark.readStream.format("flymq").options(**connection, **given).load()
+    def read(self, **options: Any) -> DataFrame:
+        """Return a stream of topics, by the options of the format "flymq"; None leaves one out."""
+        return self.read_from(self._job.broker, groupId=self.group, **options)
+
+    def read_from(self, source: Connection, **options: Any) -> DataFrame:
+        """Return a stream of topics of another cluster."""
+        return self.spark.readStream.format("flymq").options(**source.options(), **_given(options)).load()
+
+    def write(self, records: DataFrame, *, mode: str = "append", **options: Any) -> None:
+        """Write a stream to topics, each record exactly once."""
+        writer = records.writeStream.format("flymq").outputMode(mode)
+        self.stream(writer.options(**self._job.broker.options(), **_given(options)))
+
+    def write_parquet(self, rows: DataFrame, folder: str) -> None:
+        """Write a stream to a folder, each row exactly once: a batch that is repeated replaces its own files."""
+
+        def replace(batch: DataFrame, batch_id: int) -> None:
+            batch = batch.persist()
+            if not batch.isEmpty():
+                target = f"{folder}/query={self.query_of(batch)}/batch={batch_id}"
+                batch.coalesce(1).write.mode("overwrite").parquet(target)
+            batch.unpersist()
+
+        self.stream(rows.writeStream.foreachBatch(replace))
+
+    def query_of(self, batch: DataFrame) -> str:
+        """Return the id of the query that a batch belongs to: the same as long as its checkpoint is."""
+        return str(batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+
+
+def _given(options: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
 def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: None) -> Progress:

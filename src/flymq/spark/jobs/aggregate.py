@@ -1,0 +1,88 @@
+"""The aggregate job: counts and sums by key in windows of time, to a topic or to Parquet."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from flymq.model.errors import InvalidPipeline
+from flymq.spark.jobs.failures import first_sentence
+from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.views import with_data
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from flymq.spark.jobs.running import Run
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class AggregateJob(Job, frozen=True, kw_only=True, tag="aggregate", omit_defaults=True):
+    """Count a topic's records by key and window, and sum up what they say."""
+
+    topic: str
+    to: str | None = None
+    to_parquet: str | None = None
+    key: str = "CAST(key AS STRING)"
+    """SQL for what the records are counted by."""
+    sums: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    """SQL for what is summed up, by the name of the result."""
+    time: str = "timestamp"
+    """SQL for when a record happened."""
+    window_ms: int = 60_000
+    slide_ms: int | None = None
+    """How far windows lie apart, if they overlap."""
+    late_ms: int = 10_000
+    """How long a window waits for records that come late. Those that are later are left out."""
+    schema: str | None = None
+    start: str = "earliest"
+    emit: Literal["final", "updates"] = "final"
+    """Whether a window is written once, when nothing more can come, or each time it has changed."""
+
+    @property
+    def default_name(self) -> str:
+        return f"aggregate-{self.topic}"[:100]
+
+    def run(self, run: Run) -> None:
+        if (self.to is None) == (self.to_parquet is None):
+            raise InvalidPipeline("the windows go to a topic or to Parquet", hint="Give one of --to and --to-parquet.")
+        if self.to_parquet is not None and self.emit != "final":
+            raise InvalidPipeline("a Parquet file cannot be updated", hint="Leave out --updates, or write to a topic.")
+        records = run.read(subscribe=self.topic, startingOffsets=self.start)
+        windows = self._windows(with_data(records, self.schema))
+        if self.to is not None:
+            run.write(_as_records(windows), topic=self.to, mode="append" if self.emit == "final" else "update")
+        else:
+            assert self.to_parquet is not None
+            run.write_parquet(windows, self.to_parquet)
+
+    def _windows(self, records: DataFrame) -> DataFrame:
+        from pyspark.errors import AnalysisException, ParseException
+        from pyspark.sql.functions import count, expr, sum, window
+
+        for name in self.sums:
+            if not _NAME.match(name):
+                raise InvalidPipeline(f"a sum cannot be named {name!r}", hint="Write total=price * count, for example.")
+        try:
+            timed = records.withColumn("_time", expr(self.time)).withWatermark("_time", _duration(self.late_ms))
+            span = window("_time", _duration(self.window_ms), _duration(self.slide_ms or self.window_ms))
+            grouped = timed.groupBy(span.alias("_window"), expr(self.key).alias("key"))
+            sums = [sum(expr(source)).alias(name) for name, source in self.sums.items()]
+            result = grouped.agg(count("*").alias("count"), *sums)
+        except (AnalysisException, ParseException) as error:
+            hint = f"The columns are {', '.join(records.columns)}."
+            raise InvalidPipeline(f"this cannot be aggregated: {first_sentence(error)}", hint=hint) from error
+        bounds = [expr("_window.start").alias("window_start"), expr("_window.end").alias("window_end")]
+        return result.select(*bounds, "key", "count", *self.sums)
+
+
+def _duration(count_ms: int) -> str:
+    return f"{count_ms} milliseconds"
+
+
+def _as_records(windows: DataFrame) -> DataFrame:
+    from pyspark.sql.functions import struct, to_json
+
+    key = windows["key"].cast("string").alias("key")
+    return windows.select(key, to_json(struct("*")).alias("value"))

@@ -1,0 +1,199 @@
+"""A topic of a cluster that speaks Kafka's protocol, as a stream: for the mirror job.
+
+Needs confluent-kafka, which is not installed with FlyMQ. Tasks read ranges of offsets with consumers of their own; no
+group is joined and nothing is committed there. Options named like settings of that client are handed on to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from flymq.model.errors import BrokerUnavailable, InvalidPipeline, TopicNotFound
+from flymq.model.names import TopicPartition
+from flymq.spark.columns import full_schema
+from flymq.spark.offsets import Offsets, from_spark, lost, to_spark
+from flymq.spark.planning import OffsetRange, limited, ranges_between
+from flymq.spark.stream_reader import SparkOffset
+from flymq.spark.wording import hints_in_errors
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+OWN_OPTIONS = ("topic", "start", "batch_records")
+_ROWS_PER_BATCH = 10_000
+_ANSWER_WITHIN_S = 30.0
+_IDLE_WAIT_S = 0.5
+
+
+class KafkaStream(DataSource):
+    """The source. `topic`, `start` (earliest or latest) and `batch_records` are its own options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "flymq-kafka"
+
+    def schema(self) -> StructType:
+        return full_schema(include_headers=True)
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: N802
+        return KafkaStreamReader(dict(self.options), schema)
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans ranges of offsets and reads them."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        with hints_in_errors():
+            bounds = _bounds(self._options)
+        is_latest = self._options["start"] == "latest"
+        return to_spark({name: high if is_latest else low for name, (low, high) in bounds.items()})
+
+    def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = from_spark(start)
+        with hints_in_errors():
+            bounds = _bounds(self._options, idle_wait_s=0.0 if self._target else _IDLE_WAIT_S, start=begin)
+        for name, (low, high) in bounds.items():
+            if name in begin and not low <= begin[name] <= high:
+                raise lost(f"{name} was read up to {begin[name]} and now holds {low} to {high}")
+        latest = {name: high for name, (_, high) in bounds.items()}
+        if self._target is not None:
+            latest = {name: min(high, self._target[name]) for name, high in latest.items() if name in self._target}
+        begin = {name: begin.get(name, bounds[name][0]) for name in latest}
+        return to_spark(limited(begin, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        batch_records = self._options.get("batch_records")
+        return ReadMaxRows(int(batch_records)) if batch_records else ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        with hints_in_errors():
+            return to_spark({name: high for name, (_, high) in _bounds(self._options).items()})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with hints_in_errors():
+            self._target = {name: high for name, (_, high) in _bounds(self._options).items()}
+
+    def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
+        finish = from_spark(end)
+        begin = {**dict.fromkeys(finish, 0), **from_spark(start)}
+        return [InputPartition(range_) for range_ in ranges_between(begin, finish)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        with hints_in_errors():
+            for messages in _messages(self._options, partition.value):
+                yield _columns(messages, schema)
+
+
+def partition_count(options: Mapping[str, str]) -> int:
+    """Return how many partitions the topic has there."""
+    return len(_bounds(options))
+
+
+def _consumer(options: Mapping[str, str]) -> Consumer:
+    try:
+        from confluent_kafka import Consumer
+    except ImportError:
+        raise InvalidPipeline(
+            "reading a Kafka cluster needs a Kafka client", hint="pip install confluent-kafka"
+        ) from None
+    own = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
+    fixed = {
+        "group.id": "flymq-mirror",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+    }
+    return Consumer({**own, **fixed})
+
+
+def _bounds(
+    options: Mapping[str, str], *, idle_wait_s: float = 0.0, start: Mapping[TopicPartition, int] | None = None
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the first offset of each partition and the one after its last.
+
+    If all of it has been read, wait for more for a moment: Spark would otherwise ask 70 times a second.
+    """
+    import confluent_kafka as kafka
+
+    consumer = _consumer(options)
+    topic = options["topic"]
+    try:
+        found = consumer.list_topics(topic, _ANSWER_WITHIN_S).topics[topic]
+        if found.error is not None:
+            raise TopicNotFound(
+                f"the other cluster has no topic {topic!r}", hint="Check the name, and who may read it."
+            )
+        places = [kafka.TopicPartition(topic, number) for number in sorted(found.partitions)]
+        ends = [consumer.get_watermark_offsets(place, _ANSWER_WITHIN_S) for place in places]
+        bounds = {TopicPartition(topic, place.partition): end for place, end in zip(places, ends, strict=True)}
+        if start is not None and idle_wait_s and all(start.get(name) == high for name, (_, high) in bounds.items()):
+            consumer.assign([kafka.TopicPartition(*name, start[name]) for name in bounds])
+            consumer.poll(idle_wait_s)
+        return bounds
+    except kafka.KafkaException as error:
+        raise BrokerUnavailable(f"{options['bootstrap.servers']}: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def _messages(options: Mapping[str, str], range_: OffsetRange) -> Iterator[list[Message]]:
+    """Yield the messages of a range. The last offsets may hold no message: markers, or records that were compacted."""
+    import confluent_kafka as kafka
+
+    consumer = _consumer(options)
+    consumer.assign([kafka.TopicPartition(range_.topic, range_.partition, range_.start)])
+    try:
+        while True:
+            taken: list[Message] = []
+            is_over = False
+            for message in consumer.consume(_ROWS_PER_BATCH, _ANSWER_WITHIN_S):
+                error, offset = message.error(), message.offset()
+                assert offset is not None
+                if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
+                    is_over = is_over or offset >= range_.end
+                elif error is not None:
+                    raise BrokerUnavailable(f"{range_.name} of the other cluster cannot be read: {error.str()}")
+                elif offset >= range_.end:
+                    is_over = True
+                else:
+                    taken.append(message)
+            if taken:
+                yield taken
+                is_over = is_over or taken[-1].offset() == range_.end - 1
+            if is_over:
+                return
+    finally:
+        consumer.close()
+
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "key": lambda message: message.key(),
+    "value": lambda message: message.value(),
+    "topic": lambda message: message.topic(),
+    "partition": lambda message: message.partition(),
+    "offset": lambda message: message.offset(),
+    "timestamp": lambda message: message.timestamp()[1] * 1000,
+    "timestampType": lambda message: message.timestamp()[0] - 1,  # the client has 0 for "none"
+    "headers": lambda message: [{"key": key, "value": value} for key, value in message.headers() or ()],
+}
+
+
+def _columns(messages: list[Message], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.array(map(_MAKERS[field.name], messages), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,69 @@
+"""The replay job: records of a time, or dead letters, once more into a topic, exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from flymq.model.errors import InvalidPipeline
+from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.views import query, with_data
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from flymq.spark.jobs.running import Run
+
+ORIGIN_TOPIC = "flymq-origin-topic"
+_OF_DEAD_LETTERS = "flymq-"
+"""Headers that begin so tell where a dead letter comes from and what was wrong; they are not the record's own."""
+
+
+class ReplayJob(Job, frozen=True, kw_only=True, tag="replay", omit_defaults=True):
+    """Write records of a topic again. Started once more, it goes on with what has come since."""
+
+    is_endless: ClassVar[bool] = False
+
+    topic: str
+    to: str | None = None
+    """None: back to the topic a dead letter comes from."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    where: str | None = None
+    """SQL for which records; all if not given."""
+    schema: str | None = None
+    once: bool = True
+
+    @property
+    def default_name(self) -> str:
+        return f"replay-{self.topic}"[:100]
+
+    def run(self, run: Run) -> None:
+        start = (
+            {"startingOffsets": "earliest"}
+            if self.since_ms is None
+            else {
+                "startingTimestamp": self.since_ms,
+                "startingOffsetsByTimestampStrategy": "latest",
+            }
+        )
+        records = run.read(subscribe=self.topic, includeHeaders="true", **start)
+        run.write(self._chosen(records), topic=self.to, includeTimestamp="true")
+
+    def _chosen(self, records: DataFrame) -> DataFrame:
+        from pyspark.sql.functions import col, expr, lit, timestamp_millis
+
+        if self.since_ms is not None and self.until_ms is not None and self.until_ms <= self.since_ms:
+            raise InvalidPipeline("the time ends before it begins", hint="Give --until a later time than --since.")
+        if self.since_ms is not None:  # times of records need not be in their order
+            records = records.where(col("timestamp") >= timestamp_millis(lit(self.since_ms)))
+        if self.until_ms is not None:
+            records = records.where(col("timestamp") < timestamp_millis(lit(self.until_ms)))
+        if self.where is not None:
+            records = query(with_data(records, self.schema), f"SELECT * FROM topic WHERE {self.where}")
+        columns = [col("key"), col("value"), col("timestamp")]
+        if self.to is not None:
+            return records.select(*columns, "headers")
+        origin = f"filter(headers, h -> h.key = '{ORIGIN_TOPIC}')[0].value"
+        own = f"filter(headers, h -> NOT startswith(h.key, '{_OF_DEAD_LETTERS}'))"
+        home = expr(f"CAST({origin} AS STRING)").alias("topic")
+        return records.select(*columns, expr(own).alias("headers"), home).where(col("topic").isNotNull())
