@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 from tests.simulation.virtual_time import run
-from tests.simulation.workers import GROUP, Worker
+from tests.simulation.workers import GROUP, ToldWorker, Worker
 from tests.simulation.world import Node, World
 
 from flymq.coordination.assignors import ASSIGNORS
+from flymq.coordination.consumer_group import SERVER_ASSIGNORS
 from flymq.model.delivery import Acks
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
@@ -37,19 +39,19 @@ def is_all_read(world: World) -> bool:
     )
 
 
-async def groups_survive(seed: int) -> None:
+async def groups_survive(seed: int, worker: type[Worker], assignors: Collection[str]) -> None:
     world = World(seed)
     chance = world.chance
     node = await world.start()
     await world.create_topic("in", len(INPUT))
     await world.create_topic("out", 2)
     await write_input(node)
-    assignor = chance.choice(sorted(ASSIGNORS))
+    assignor = chance.choice(sorted(assignors))
     workers = [
-        Worker(world, number, assignor, instance=f"static-{number}" if chance.random() < 0.3 else "")
+        worker(world, number, assignor, instance=f"static-{number}" if chance.random() < 0.3 else "")
         for number in range(3)
     ]
-    everybody = asyncio.gather(*(worker.run(lambda: is_all_read(world)) for worker in workers))
+    everybody = asyncio.gather(*(each.run(lambda: is_all_read(world)) for each in workers))
     await world.disturb(everybody)
     await everybody
     world.faults = False
@@ -62,4 +64,9 @@ async def groups_survive(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_group_copies_every_record_exactly_once(seed: int) -> None:
-    run(groups_survive(seed))
+    run(groups_survive(seed, Worker, ASSIGNORS))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_group_that_is_told_what_to_read_copies_every_record_exactly_once(seed: int) -> None:
+    run(groups_survive(seed, ToldWorker, SERVER_ASSIGNORS))

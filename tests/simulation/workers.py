@@ -9,23 +9,28 @@ from functools import partial
 from tests.simulation.producers import MUST_BEGIN_ANEW, Producer
 from tests.simulation.world import Node, World
 
+from flymq.broker.consumer_groups import Place
 from flymq.broker.groups import Committer, Joined
+from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
 from flymq.coordination.entries import OffsetValue
-from flymq.coordination.group import Join
+from flymq.coordination.group import Group, Join
 from flymq.coordination.subscriptions import Subscription, encode_subscription, parse_assignment
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
     ConnectionLost,
+    InstanceInUse,
+    MemberEpochFenced,
     MemberFenced,
     RebalanceInProgress,
     StaleGeneration,
+    StaleMemberEpoch,
     TransactionInProgress,
     UnknownMember,
 )
 from flymq.model.names import TopicPartition
 
 GROUP = "workers"
-LOST_PLACE = (UnknownMember, StaleGeneration, MemberFenced)
+LOST_PLACE = (UnknownMember, StaleGeneration, MemberFenced, MemberEpochFenced, InstanceInUse)
 
 
 class Worker:
@@ -50,10 +55,10 @@ class Worker:
             try:
                 await self.join()
                 while not is_done():
-                    await self.world.call(lambda node: node.groups.heartbeat(GROUP, self.committer))
+                    await self.beat()
                     await self.work()
                     await self.stumble()
-            except RebalanceInProgress:
+            except (RebalanceInProgress, StaleMemberEpoch):
                 continue
             except LOST_PLACE:
                 self.member_id, self.share = "", []
@@ -61,6 +66,12 @@ class Worker:
                 await asyncio.sleep(self.world.chance.uniform(0.01, 0.3))
             except MUST_BEGIN_ANEW:
                 self.producer.identity = None
+
+    async def beat(self) -> None:
+        await self.world.call(lambda node: node.groups.heartbeat(GROUP, self.committer))
+
+    async def leave(self) -> None:
+        await self.world.call(lambda node: node.groups.leave(GROUP, self.member_id))
 
     async def join(self) -> None:
         """Get a share; give up what is no longer part of it before asking for the rest."""
@@ -109,7 +120,7 @@ class Worker:
             if chance.random() < 0.5:
                 await self.stumble()
             await self.producer.end(commit=True)
-        except (RebalanceInProgress, *LOST_PLACE):
+        except (RebalanceInProgress, StaleMemberEpoch, *LOST_PLACE):
             await self.producer.end(commit=False)
             raise
 
@@ -141,11 +152,68 @@ class Worker:
             self.member_id, self.share, self.producer.identity = "", [], None
             raise ConnectionLost("the member has started again")
         elif what < 0.06 and not self.instance:
-            await self.world.call(lambda node: node.groups.leave(GROUP, self.member_id))
+            await self.leave()
             self.member_id, self.share = "", []
             raise ConnectionLost("the member has left")
         else:
             await asyncio.sleep(chance.expovariate(1 / 0.02))
+
+
+class ToldWorker(Worker):
+    """A member that the broker tells what to read, at its heartbeats."""
+
+    def __init__(self, world: World, number: int, assignor: str, *, instance: str = "") -> None:
+        super().__init__(world, number, assignor, instance=instance)
+        self.number = number
+        self.lives = 0
+        self.must_tell = True
+
+    async def join(self) -> None:
+        if self.member_id:
+            return  # it was told to wait, and still has its place
+        self.lives += 1
+        self.member_id, self.generation, self.share = f"member-{self.number}-{self.lives}", JOINS, []
+        await self.beat()
+
+    async def beat(self) -> None:
+        """Say what has changed; go on with what the answer allows. What is lost is let go of at once."""
+        is_joining = self.generation == JOINS
+        beat = Beat(
+            self.member_id,
+            self.generation,
+            self.instance,
+            rebalance_timeout_ms=3_000,
+            topics=("in",) if is_joining or self.must_tell else None,
+            assignor=self.assignor,
+            owned=frozenset(self.share) if is_joining or self.must_tell else None,
+        )
+        self.must_tell = True  # until the answer is there
+        place = await self.world.call(partial(_beat, beat))
+        check_holders(self.world)
+        self.generation = place.epoch
+        self.must_tell = place.share is not None and set(place.share) != set(self.share)
+        if place.share is not None:
+            self.share = list(place.share)
+
+    async def leave(self) -> None:
+        beat = Beat(self.member_id, IS_AWAY if self.instance else LEAVES, self.instance)
+        await self.world.call(partial(_beat, beat))
+
+
+async def _beat(beat: Beat, node: Node) -> Place:
+    place, durable = node.groups.consumers.heartbeat(GROUP, beat)
+    if durable is not None:
+        await durable
+    return place
+
+
+def check_holders(world: World) -> None:
+    """No partition may be read by two members, nor by one while another is still giving it up."""
+    for group in [] if world.node is None else world.node.groups.list():
+        if isinstance(group, ConsumerGroup):
+            values = [member.value for member in group.members.values()]
+            held = [name for value in values for name in (*value.assigned, *value.revoking)]
+            assert len(set(held)) == len(held), f"two members hold one partition in epoch {group.generation}"
 
 
 def _join(join: Join, node: Node) -> asyncio.Future[Joined]:
@@ -155,5 +223,6 @@ def _join(join: Join, node: Node) -> asyncio.Future[Joined]:
 def check_shares(world: World) -> None:
     """No partition belongs to two members of the current generation."""
     for group in [] if world.node is None else world.node.groups.list():
+        assert isinstance(group, Group)
         shares = [name for member in group.value.members for name in parse_assignment(member.share)]
         assert len(set(shares)) == len(shares), f"two members of generation {group.generation} own one partition"

@@ -39,6 +39,7 @@ from flymq.storage.flusher import Flusher
 T = TypeVar("T")
 
 DATA_DIR = Path("/data")
+LIMITS = GroupLimits(consumer_session_timeout_ms=2_000)
 
 
 class SlowThreads:
@@ -110,7 +111,7 @@ class Node:
         async def internal(name: str) -> InternalTopic:
             return await InternalTopic.open(self.admin, name, self.clock, partitions=internal_partitions)
 
-        self.groups = Groups(await internal(OFFSETS), self.topics, self.clock, self._chance, GroupLimits())
+        self.groups = Groups(await internal(OFFSETS), self.topics, self.clock, self._chance, LIMITS)
         self._closing.append(self.groups.close)
         self.groups.open()
         self.transactions = Transactions(
