@@ -28,6 +28,7 @@ SUITES = {
     "sdk": "benchmarks.sdk",
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
+    "peers": "benchmarks.peers.suite",
 }
 """The order of a whole run, and of the report."""
 

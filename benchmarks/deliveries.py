@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from benchmarks.figures import Schedule, percentile
@@ -30,6 +30,33 @@ class Courier(Protocol):
         """Read what came; return how many messages arrived at the consumer with it."""
 
     def close(self) -> None: ...
+
+
+class Pair:
+    """A courier of two connections: one sends the same message each time, the other has something to count."""
+
+    def __init__(
+        self,
+        producer: socket.socket,
+        consumer: socket.socket,
+        message: bytes,
+        arrived: Callable[[memoryview], int],
+    ) -> None:
+        self._producer, self._consumer = producer, consumer
+        self.sockets = (producer, consumer)
+        self._message = message
+        self._arrived = arrived
+
+    def send(self) -> None:
+        self._producer.sendall(self._message)
+
+    def receive(self, readable: socket.socket) -> int:
+        data = memoryview(readable.recv(1 << 16))
+        return self._arrived(data) if readable is self._consumer else 0
+
+    def close(self) -> None:
+        self._producer.close()
+        self._consumer.close()
 
 
 class Latency(NamedTuple):

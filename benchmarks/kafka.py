@@ -6,18 +6,16 @@ import subprocess
 import sys
 import time
 from statistics import median
-from struct import Struct
 
+from benchmarks import kafka_requests
 from benchmarks.processes import Measured, broker
 from benchmarks.raw_client import RawClient, produce_request
 from benchmarks.row import Row, row, show
 from flymq.record.batch import encode_batch
-from flymq.wire.kafka.apis import Api
 from flymq.wire.native.messages.topics import CreateTopic
 
 TOPIC = "bench"
 _MB = 1 << 20
-_LENGTH = Struct(">i")
 _VALUE = b"x" * 100
 
 
@@ -38,7 +36,7 @@ class RawKafkaClient(RawClient):
             rest += self.socket.recv(1 << 18)
             position = 0
             while count and len(rest) - position >= 4:
-                end = position + 4 + _LENGTH.unpack_from(rest, position)[0]
+                end = position + 4 + kafka_requests.LENGTH.unpack_from(rest, position)[0]
                 if end > len(rest):
                     break
                 position = end
@@ -47,23 +45,13 @@ class RawKafkaClient(RawClient):
         assert not rest, "more came than was asked for"
 
 
-def _request(api: Api, version: int, body: bytes) -> bytes:
-    head = Struct(">hhih5s").pack(api, version, 1, 5, b"bench")
-    return _LENGTH.pack(len(head) + len(body)) + head + body
-
-
 def _kafka_produce(records: int) -> bytes:
-    """Return a Produce request of version 7, as old as librdkafka's for zstd, with one batch."""
     batch = bytes(encode_batch([(None, _VALUE)] * records, timestamp_ms=int(time.time() * 1000)))
-    topic = Struct(f">ih{len(TOPIC)}siii").pack(1, len(TOPIC), TOPIC.encode(), 1, 0, len(batch))
-    return _request(Api.PRODUCE, 7, Struct(">hhi").pack(-1, 1, 1000) + topic + batch)
+    return kafka_requests.produce(TOPIC, 0, batch)
 
 
 def _kafka_fetch(bytes_max: int) -> bytes:
-    """Return a Fetch request of version 4 from the beginning."""
-    head = Struct(">iiiib").pack(-1, 0, 1, bytes_max, 0)
-    topic = Struct(f">ih{len(TOPIC)}siiqi").pack(1, len(TOPIC), TOPIC.encode(), 1, 0, 0, bytes_max)
-    return _request(Api.FETCH, 4, head + topic)
+    return kafka_requests.fetch(TOPIC, 0, 0, bytes_max)
 
 
 def _open_topic(measured: Measured, partitions: int = 1) -> RawClient:
@@ -111,7 +99,7 @@ def _fetch(count: int) -> list[Row]:
         received = 0
         for _ in range(count):
             client.socket.sendall(request)
-            length = _LENGTH.unpack(client.receive_exactly(4))[0]
+            length = kafka_requests.LENGTH.unpack(client.receive_exactly(4))[0]
             client.receive_exactly(length)
             received += length
         used = ours.cpu_s - before

@@ -129,7 +129,10 @@ class Reader(Stream):
 
     def feed(self, data: memoryview) -> None:
         for size in self._frames.feed(data):
-            self._offset += size // self._batches.payload_bytes * self._batches.records
+            whole = size // self._batches.payload_bytes
+            if not whole:
+                raise RuntimeError(f"the log ends at {self._offset}, {self._end_offset} records were sent")
+            self._offset += whole * self._batches.records
             if not self.done:
                 self.begin()
 

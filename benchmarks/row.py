@@ -19,6 +19,7 @@ class Row(TypedDict):
     spread: NotRequired[float | None]
     cpu_s_per_million: NotRequired[float | None]
     resident_mb: NotRequired[float | None]
+    note: NotRequired[str]
 
 
 def row(
