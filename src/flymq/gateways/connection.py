@@ -63,7 +63,6 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id = ""
         self.principal = ""
         self.last_active_s = shared.clock.monotonic_s()
-        self.on_opened: Callable[[], None] = lambda: None
         self.on_closed: Callable[[], None] = lambda: None
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
@@ -82,7 +81,6 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(transport)
         self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
         self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
-        self.on_opened()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for waiting in list(self._waiting):

@@ -5,7 +5,8 @@
     0xFB         FlyMQ's own protocol
     others       the protocols that are registered, by their first bytes
 
-The first byte of a socket is looked at without taking it, so that TLS can start from it.
+The first byte of a socket is looked at without taking it, so that TLS can start from it. A client counts from the
+moment it is accepted until it is gone, whatever it says or does not say in between.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Listener:
         self._tls = tls
         self._sockets: list[socket.socket] = []
         self._connections: set[Connection] = set()
-        self._undecided: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._undecided: dict[socket.socket, tuple[str, asyncio.TimerHandle]] = {}
+        self._shaking_hands: dict[_FirstBytes, asyncio.Task[None]] = {}
         self._per_ip: Counter[str] = Counter()
         self._all_gone: asyncio.Event | None = None
         self.accepted: Counter[str] = Counter()
@@ -79,7 +81,7 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        return len(self._connections) + len(self._undecided)
+        return len(self._connections) + len(self._undecided) + len(self._shaking_hands)
 
     def connections_by_protocol(self) -> Counter[str]:
         return Counter(connection.protocol for connection in self._connections)
@@ -109,6 +111,9 @@ class Listener:
         self._sockets.clear()
         for undecided in list(self._undecided):
             self._drop(undecided)
+        for arriving, handshake in list(self._shaking_hands.items()):
+            handshake.cancel()
+            arriving.abort()
 
     async def close(self, *, within_s: float) -> None:
         """Let the connections finish what they answer, within a time; then end them."""
@@ -158,8 +163,9 @@ class Listener:
         accepted.setblocking(False)
         if accepted.family != socket.AF_UNIX:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._per_ip[ip] += 1
         loop = asyncio.get_running_loop()
-        self._undecided[accepted] = loop.call_later(limits.first_bytes_timeout_s, self._drop, accepted)
+        self._undecided[accepted] = (ip, loop.call_later(limits.first_bytes_timeout_s, self._drop, accepted))
         loop.add_reader(accepted, self._look, accepted)
 
     def _look(self, accepted: socket.socket) -> None:
@@ -173,57 +179,83 @@ class Listener:
         if not first:
             self._drop(accepted)
             return
-        self._undecided.pop(accepted).cancel()
-        asyncio.get_running_loop().remove_reader(accepted)
-        self._tasks.spawn("hand over", self._hand_over(accepted, first))
-
-    def _drop(self, accepted: socket.socket) -> None:
-        self._undecided.pop(accepted).cancel()
-        asyncio.get_running_loop().remove_reader(accepted)
-        accepted.close()
-
-    async def _hand_over(self, accepted: socket.socket, first: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        is_tls = self._tls is not None and first[0] == TLS_HANDSHAKE
-        connection: Connection | _FirstBytes | None = _FirstBytes(self) if is_tls else self.choose(first)
-        if connection is None:
+        ip = self._decided(accepted)
+        if self._tls is not None and first[0] == TLS_HANDSHAKE:
+            arriving = _FirstBytes(self, ip, self._limits.first_bytes_timeout_s)
+            handshake = self._shake_hands(accepted, arriving, self._tls)
+            self._shaking_hands[arriving] = self._tasks.spawn("TLS handshake", handshake)
+        elif (connection := self.choose(first, ip)) is not None:
+            self._tasks.spawn("hand over", self._hand_over(accepted, connection))
+        else:
             logger.info("no protocol starts with %s", first.hex())
             accepted.close()
-            return
+            self._left(ip)
+
+    def _drop(self, accepted: socket.socket) -> None:
+        self._left(self._decided(accepted))
+        accepted.close()
+
+    def _decided(self, accepted: socket.socket) -> str:
+        """Look at it no more; return where it comes from."""
+        ip, timer = self._undecided.pop(accepted)
+        timer.cancel()
+        asyncio.get_running_loop().remove_reader(accepted)
+        return ip
+
+    def _left(self, ip: str) -> None:
+        self._per_ip[ip] -= 1
+        if not self._per_ip[ip]:
+            del self._per_ip[ip]
+
+    async def _hand_over(self, accepted: socket.socket, connection: Connection) -> None:
         try:
-            await loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=self._tls if is_tls else None,
-                ssl_handshake_timeout=self._limits.first_bytes_timeout_s if is_tls else None,
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except OSError:  # it is gone already
+            accepted.close()
+            connection.on_closed()
+
+    async def _shake_hands(self, accepted: socket.socket, arriving: _FirstBytes, tls: ssl.SSLContext) -> None:
+        timeout_s = self._limits.first_bytes_timeout_s
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: arriving, accepted, ssl=tls, ssl_handshake_timeout=timeout_s
             )
         except (TimeoutError, OSError, ssl.SSLError) as error:
             logger.info("a connection ended in its handshake: %s", error)
             accepted.close()
+        finally:
+            if not arriving.is_encrypted:
+                self.gave_up(arriving)
 
-    def choose(self, first: bytes) -> Connection | None:
+    def arrived(self, arriving: _FirstBytes) -> None:
+        """It speaks a protocol, whose connection counts in its place."""
+        del self._shaking_hands[arriving]
+
+    def gave_up(self, arriving: _FirstBytes) -> None:
+        """It went without a word."""
+        del self._shaking_hands[arriving]
+        self._left(arriving.ip)
+
+    def choose(self, first: bytes, ip: str) -> Connection | None:
         """Return a new connection of the protocol that speaks these bytes."""
         for gateway in self._gateways:
             if gateway.speaks(first):
                 connection = gateway.connect()
                 self.accepted[gateway.name] += 1
-                self._adopt(connection)
+                self._adopt(connection, ip)
                 return connection
         return None
 
-    def _adopt(self, connection: Connection) -> None:
+    def _adopt(self, connection: Connection, ip: str) -> None:
         self._connections.add(connection)
 
         def closed() -> None:
             self._connections.discard(connection)
             if self._all_gone is not None and not self._connections:
                 self._all_gone.set()
-            self._per_ip[connection.peer_host] -= 1
-            if self._per_ip[connection.peer_host] <= 0:
-                del self._per_ip[connection.peer_host]
+            self._left(ip)
 
         connection.on_closed = closed
-        connection.on_opened = lambda: self._per_ip.update([connection.peer_host])
 
     async def _close_idle(self) -> None:
         """Close connections that have been silent for too long."""
@@ -239,20 +271,41 @@ class Listener:
 class _FirstBytes(asyncio.Protocol):
     """The inside of a TLS connection until its first bytes tell what it speaks."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, ip: str, timeout_s: float) -> None:
+        self.ip = ip
         self._listener = listener
+        self._timeout_s = timeout_s
         self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether its handshake is done."""
+        return self._transport is not None
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        self._listener.gave_up(self)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
-        connection = self._listener.choose(data)
+        assert self._timer is not None
+        connection = self._listener.choose(data, self.ip)
         if connection is None:
             self._transport.close()
             return
+        self._timer.cancel()
+        self._listener.arrived(self)
         self._transport.set_protocol(connection)
         connection.connection_made(self._transport)
         connection.feed(data)

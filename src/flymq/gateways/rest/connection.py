@@ -135,7 +135,6 @@ class HttpConnection(Connection):
         self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
         self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self._http.connection_made(_HeadWithBody(transport))
-        self.on_opened()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._http.connection_lost(exc)

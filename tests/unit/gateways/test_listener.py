@@ -1,0 +1,148 @@
+"""Everybody who knocks is counted from the first moment on, and nobody stays who says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trustme
+
+from flymq.broker.quota import ClientQuota
+from flymq.gateways.budget import BufferBudget
+from flymq.gateways.connection import Connection, ConnectionLimits, SharedByConnections
+from flymq.gateways.listener import Gateway, Listener, ListenerLimits
+from flymq.host.clock import SystemClock
+from flymq.host.tasks import Tasks
+
+
+class Echo(Connection):
+    """The simplest protocol: it begins with an exclamation mark, and says everything back."""
+
+    protocol = "echo"
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        self._received = bytearray(max(sizehint, 100))
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.send([bytes(self._received[:nbytes])])
+
+
+@asynccontextmanager
+async def listening(limits: ListenerLimits, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[Listener, int]]:
+    shared = SharedByConnections(
+        SystemClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
+    )
+    tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error}"))
+    gateway = Gateway("echo", lambda first: first.startswith(b"!"), lambda: Echo(shared))
+    listener = Listener([gateway], shared, limits, tasks, tls)
+    try:
+        yield listener, await listener.open("127.0.0.1", 0, 100)
+    finally:
+        await listener.close(within_s=1)
+        await tasks.close()
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def client_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # it is a number, and nobody tells when it changes
+            await asyncio.sleep(0.001)
+
+
+async def ends(read: Awaitable[bytes]) -> bool:
+    """Tell whether the other side hangs up before saying anything."""
+    async with asyncio.timeout(10):
+        try:
+            return await read == b""
+        except ConnectionError:
+            return True
+
+
+async def test_a_connection_that_has_said_nothing_yet_counts_for_its_address() -> None:
+    async with listening(ListenerLimits(connections_per_ip_max=2)) as (listener, port):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await until(lambda: listener.connections == 2)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await ends(reader.read(1))
+        assert listener.refused == 1
+        for _, other in (*silent, (reader, writer)):
+            other.close()
+        await until(lambda: listener.connections == 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)  # there is room again
+        writer.write(b"!")
+        assert await reader.readexactly(1) == b"!"
+        writer.close()
+
+
+async def test_a_connection_within_its_tls_handshake_counts(server_tls: ssl.SSLContext) -> None:
+    async with listening(ListenerLimits(connections_max=1), server_tls) as (listener, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16")
+        await until(lambda: listener.connections == 1)
+        reader, other = await asyncio.open_connection("127.0.0.1", port)
+        assert await ends(reader.read(1))
+        writer.close()
+        other.close()
+        await until(lambda: listener.connections == 0)
+
+
+async def test_who_says_nothing_after_the_tls_handshake_is_sent_away(
+    server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async with listening(ListenerLimits(first_bytes_timeout_s=0.2), server_tls) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls)
+        assert listener.connections == 1
+        assert await ends(reader.read(1))
+        await until(lambda: listener.connections == 0)
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls)
+        writer.write(b"!")
+        assert await reader.readexactly(1) == b"!"
+        assert listener.connections == 1
+        writer.close()
+        await until(lambda: listener.connections == 0)
+
+
+async def test_what_no_protocol_speaks_is_sent_away_and_forgotten(
+    server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async with listening(ListenerLimits(connections_per_ip_max=1), server_tls) as (listener, port):
+        for tls in (None, client_tls, None):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+            writer.write(b"?")
+            assert await ends(reader.read(1))
+            writer.close()
+            await until(lambda: listener.connections == 0)
+        assert listener.refused == 0
+
+
+async def test_closing_ends_a_handshake_too(server_tls: ssl.SSLContext) -> None:
+    async with listening(ListenerLimits(), server_tls) as (listener, port):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.sendall(b"\x16")
+        await until(lambda: listener.connections == 1)
+    assert listener.connections == 0
+    client.close()
