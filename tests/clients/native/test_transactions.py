@@ -69,6 +69,15 @@ def test_transactions_without_an_id_run_side_by_side(client, topics):
     assert visible(client, one) == [b"second"]
 
 
+def test_records_sent_in_a_transaction_share_requests(client, topics):
+    before = client.metrics().requests
+    with client.transaction() as tx:
+        for number in range(2_000):
+            tx.send(topics[0], b"%d" % number)
+    assert len(visible(client, topics[0])) == 2_000
+    assert client.metrics().requests - before < 200
+
+
 def test_a_transaction_that_has_ended_takes_nothing(client, topics):
     tx = client.begin_transaction()
     tx.commit()

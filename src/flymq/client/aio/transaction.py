@@ -35,7 +35,7 @@ class AsyncTransaction:
         on_end: Callable[[AsyncProducer], None],
     ) -> None:
         self._cluster = cluster
-        self._producer = producer
+        self.producer = producer
         self._on_end = on_end
         self._is_open = False
 
@@ -48,32 +48,32 @@ class AsyncTransaction:
         return self
 
     async def _begin(self) -> None:
-        await self._producer.sender.identify(await self._cluster.connection())
+        await self.producer.sender.identify(await self._cluster.connection())
         try:
             await self._cluster.tell(self._request(transactions.BeginTxn), Done)
         except TransactionAborted:  # the last one, by the broker: go on under a new epoch
-            self._producer.sender.forget_identity()
-            await self._producer.sender.identify(await self._cluster.connection())
+            self.producer.sender.forget_identity()
+            await self.producer.sender.identify(await self._cluster.connection())
             await self._cluster.tell(self._request(transactions.BeginTxn), Done)
 
     # --- what belongs to it -----------------------------------------------------------------------------------------
 
     async def send(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> Delivery:
         """Put a record into the transaction; it is written at the latest when the transaction commits."""
-        self._check_open()
-        return await self._producer.send(topic, value, key, headers=headers)
+        self.check_open()
+        return await self.producer.send(topic, value, key, headers=headers)
 
     async def produce(
         self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None
     ) -> RecordMetadata:
         """Write a record; readers see it once the transaction has committed."""
-        self._check_open()
-        return await self._producer.produce(topic, value, key, headers=headers)
+        self.check_open()
+        return await self.producer.produce(topic, value, key, headers=headers)
 
     async def produce_batch(self, topic: str, messages: Iterable[Any]) -> BatchResult:
         """Write many records; readers see them once the transaction has committed."""
-        self._check_open()
-        return await self._producer.produce_batch(topic, messages)
+        self.check_open()
+        return await self.producer.produce_batch(topic, messages)
 
     async def commit_consumed(self, consumer: AsyncConsumer) -> None:
         """Commit what a group's consumer has handed out with the transaction: it counts exactly if this commits.
@@ -90,7 +90,7 @@ class AsyncTransaction:
     async def _commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], member: str, generation: int
     ) -> None:
-        self._check_open()
+        self.check_open()
         request = self._request(
             transactions.TxnCommitOffsets,
             group=group,
@@ -106,15 +106,15 @@ class AsyncTransaction:
 
     async def commit(self) -> None:
         """Make everything visible. Raises, and leaves the transaction to be aborted, if a record was not written."""
-        self._check_open()
-        await self._producer.flush()
+        self.check_open()
+        await self.producer.flush()
         await self._end(transactions.CommitTxn)
 
     async def abort(self) -> None:
         """Make nothing visible."""
-        self._check_open()
+        self.check_open()
         with contextlib.suppress(FlyMQError):  # a record that was not written is one more reason to abort
-            await self._producer.flush()
+            await self.producer.flush()
         with contextlib.suppress(TransactionAborted):
             await self._end(transactions.AbortTxn)
 
@@ -146,26 +146,27 @@ class AsyncTransaction:
         try:
             answer = await self._cluster.ask(self._request(kind), transactions.EndTxnAnswer)
         except TransactionAborted:
-            self._producer.sender.forget_identity()
+            self.producer.sender.forget_identity()
             self._close()
             raise
-        self._producer.sender.set_identity(answer.producer_id, answer.producer_epoch)
+        self.producer.sender.set_identity(answer.producer_id, answer.producer_epoch)
         self._close()
 
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._on_end(self._producer)
+            self._on_end(self.producer)
 
     def _request(self, kind: Any, **fields: Any) -> Any:
-        identity = self._producer.sender.identity()
+        identity = self.producer.sender.identity()
         return kind(
-            transactional_id=self._producer.sender.transactional_id,
+            transactional_id=self.producer.sender.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             **fields,
         )
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise unless records can be put into the transaction."""
         if not self._is_open:
             raise InvalidTransactionState("the transaction has not begun, or has ended")

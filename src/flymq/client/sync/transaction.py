@@ -1,4 +1,4 @@
-"""Transactions from code without an event loop."""
+"""Transactions from code without an event loop. Records go into batches in the caller's thread, as in `Producer`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
 from flymq.client.sync.consumer import Consumer
 from flymq.client.sync.loop import LoopThread
+from flymq.client.sync.producer import Producer
 from flymq.model.names import TopicPartition
 
 
@@ -21,6 +22,7 @@ class Transaction:
     def __init__(self, loop: LoopThread, transaction: AsyncTransaction) -> None:
         self._loop = loop
         self._transaction = transaction
+        self._producer = Producer(loop, transaction.producer)
 
     def begin(self) -> Transaction:
         """Begin; as a context manager it does so by itself."""
@@ -29,15 +31,18 @@ class Transaction:
 
     def send(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> Delivery:
         """Put a record into the transaction; it is written at the latest when the transaction commits."""
-        return self._loop.run(self._transaction.send(topic, value, key, headers=headers))
+        self._transaction.check_open()
+        return self._producer.send(topic, value, key, headers=headers)
 
     def produce(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> RecordMetadata:
         """Write a record; readers see it once the transaction has committed."""
-        return self._loop.run(self._transaction.produce(topic, value, key, headers=headers))
+        self._transaction.check_open()
+        return self._producer.produce(topic, value, key, headers=headers)
 
     def produce_batch(self, topic: str, messages: Iterable[Any]) -> BatchResult:
         """Write many records; readers see them once the transaction has committed."""
-        return self._loop.run(self._transaction.produce_batch(topic, messages))
+        self._transaction.check_open()
+        return self._producer.produce_batch(topic, messages)
 
     def commit_consumed(self, consumer: Consumer) -> None:
         """Commit what a group's consumer has handed out with the transaction: it counts exactly if this commits.
