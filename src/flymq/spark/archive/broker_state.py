@@ -21,7 +21,13 @@ async def topic_states(admin: AsyncAdmin, topics: Iterable[str]) -> dict[str, To
         except TopicNotFound:
             continue
         settings = {setting: topic.settings[setting] for setting in topic.overrides}
-        found[name] = TopicState(topic.topic_id.hex(), len(topic.partitions), topic.replication_factor, settings)
+        found[name] = TopicState(
+            topic_id=topic.topic_id.hex(),
+            partitions=len(topic.partitions),
+            replication_factor=topic.replication_factor,
+            settings=settings,
+            in_force=dict(topic.settings),
+        )
     return found
 
 

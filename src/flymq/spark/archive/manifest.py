@@ -44,12 +44,15 @@ class Piece(Struct, frozen=True):
 
 
 class TopicState(Struct, frozen=True):
-    """What is needed to make the topic again. `settings` are those set for the topic itself."""
+    """What is needed to make the topic again."""
 
     topic_id: str
     partitions: int
     replication_factor: int = 1
     settings: Settings = {}
+    """Those set for the topic itself."""
+    in_force: Settings = {}
+    """All of them, whoever set them."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):

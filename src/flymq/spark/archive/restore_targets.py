@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from flymq.model.delivery import CleanupPolicy, TimestampType
 from flymq.model.errors import InvalidPipeline, TargetNotEmpty, TopicNotFound
 from flymq.model.names import TopicPartition
 from flymq.model.topic_config import UNLIMITED
-from flymq.spark.archive.manifest import Settings
+from flymq.spark.archive.manifest import Settings, TopicState
 from flymq.spark.archive.restore_plan import PartitionPlan, RestorePlan, RestoreTask, rows_left
 
 WHILE_RESTORING: Settings = {
@@ -70,29 +70,30 @@ def target_ends(client: FlyMQClient, plan: RestorePlan, *, missing: Iterable[str
     return {part.target: ends.get(part.target, 0) for part in plan.partitions}
 
 
-def close_targets(client: FlyMQClient, plan: RestorePlan, made: list[str], now_ms: int) -> list[str]:
+def close_targets(client: FlyMQClient, plan: RestorePlan, made: Iterable[str], now_ms: int) -> list[str]:
     """Give the topics that were made their own settings; return what was left as it is, for people to decide.
 
     Retention that would remove at once what was just restored stays off.
     """
     notes: list[str] = []
     for topic in made:
-        client.admin.alter_topic(topic, {name: plan.topics[topic].settings.get(name) for name in WHILE_RESTORING})
-        found = client.admin.describe_topic(topic)
-        if too_strict := _too_strict(found, plan.of_topic(topic), now_ms):
-            client.admin.alter_topic(topic, dict.fromkeys(too_strict, UNLIMITED))
-            back = " ".join(f"--set {name}={found.settings[name]}" for name in too_strict)
+        state = plan.topics[topic]
+        size_bytes = max(part.size_bytes for part in client.admin.describe_topic(topic).partitions)
+        strict = _too_strict(state, plan.of_topic(topic), now_ms, size_bytes)
+        own = {name: state.settings.get(name) for name in WHILE_RESTORING if name not in strict}
+        client.admin.alter_topic(topic, own)
+        if strict:
+            back = " ".join(f"--set {name}={state.in_force[name]}" for name in strict)
             notes.append(f"{topic} keeps its old records until you say: flymq topic alter {topic} {back}")
     return notes
 
 
-def _too_strict(found: TopicDescription, parts: list[PartitionPlan], now_ms: int) -> list[str]:
+def _too_strict(state: TopicState, parts: Sequence[PartitionPlan], now_ms: int, size_bytes: int) -> list[str]:
     """Return the settings of retention under which restored records would go."""
     oldest_ms = min((piece.min_timestamp_ms for part in parts for piece in part.pieces if piece.rows), default=now_ms)
-    largest = max(part.size_bytes for part in found.partitions)
-    limits = {name: int(found.settings[name] or UNLIMITED) for name in ("retention.ms", "retention.bytes")}
-    is_over = {"retention.ms": now_ms - oldest_ms, "retention.bytes": largest}
-    return [name for name, limit in limits.items() if limit != UNLIMITED and is_over[name] > limit]
+    needed = {"retention.ms": now_ms - oldest_ms, "retention.bytes": size_bytes}
+    limits = {name: int(state.in_force.get(name) or UNLIMITED) for name in needed}
+    return [name for name, limit in limits.items() if limit != UNLIMITED and needed[name] > limit]
 
 
 # --- in tasks -------------------------------------------------------------------------------------------------------
