@@ -12,11 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from flymq import FlyMQClient
+from flymq.errors import TopicNotFound
 from flymq.testing import running_broker
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "monitoring" / "prometheus" / "alerts.yml"
-DASHBOARD = ROOT / "monitoring" / "grafana" / "flymq.json"
+TESTS = ROOT / "monitoring" / "prometheus" / "alerts_test.yml"
+DASHBOARDS = sorted((ROOT / "monitoring" / "grafana").glob("*.json"))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 PROMTOOL = shutil.which("promtool")
 
@@ -26,13 +29,18 @@ _EXPRESSION = re.compile(r"^ +expr: (.+)$", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def pages() -> Iterator[dict[str, str]]:
-    """Both pages of a broker that was used a little."""
+    """Both pages of a broker that was used a little, and that of a client."""
     with running_broker() as broker, httpx.Client(base_url=f"http://127.0.0.1:{broker.port}") as http:
         http.post("/api/v1/topics", json={"name": "orders", "partitions": 2})
         http.post("/api/v1/topics/orders/records", json={"records": [{"value": 1}]})
         http.post("/api/v1/groups/billing/reset", json={"topics": ["orders"], "position": "earliest"})
         http.get("/api/v1/topics/absent")
-        yield {path: http.get(path).text for path in ("/metrics", "/metrics/detailed")}
+        with FlyMQClient(broker.address) as client:
+            client.list_topics()
+            with pytest.raises(TopicNotFound):
+                client.delete_topic("absent")
+            of_client = client.metrics().prometheus()
+        yield {"client": of_client} | {path: http.get(path).text for path in ("/metrics", "/metrics/detailed")}
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +63,16 @@ def test_alerts_ask_for_metrics_that_exist(exposed: set[str]) -> None:
     assert asked - exposed == set()
 
 
-def test_the_dashboard_asks_for_metrics_that_exist(exposed: set[str]) -> None:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    asked = {name for panel in panels for target in panel["targets"] for name in _METRIC.findall(target["expr"])}
-    assert len(asked) >= 15
+def queries(dashboard: Path) -> list[str]:
+    panels = json.loads(dashboard.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_asks_for_metrics_that_exist(dashboard: Path, exposed: set[str]) -> None:
+    asked = {name for query in queries(dashboard) for name in _METRIC.findall(query)}
+    assert len(asked) >= 10
     assert asked - exposed == set()
 
 
@@ -73,6 +87,11 @@ def test_every_alert_has_a_page_that_says_what_to_do() -> None:
         assert f"({name}.md)" in index
 
 
+def test_every_alert_is_seen_to_fire() -> None:
+    fired = re.findall(r"alertname: (\w+)\n +exp_alerts:\n", TESTS.read_text())
+    assert sorted(fired) == sorted(names())
+
+
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian's prometheus package) is not installed")
 @pytest.mark.parametrize("arguments", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]])
 def test_prometheus_accepts_the_rules(arguments: list[str]) -> None:
@@ -81,7 +100,20 @@ def test_prometheus_accepts_the_rules(arguments: list[str]) -> None:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian's prometheus package) is not installed")
-@pytest.mark.parametrize("path", ["/metrics", "/metrics/detailed"])
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_prometheus_understands_the_queries_of_a_dashboard(dashboard: Path, tmp_path: Path) -> None:
+    rules = [
+        {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, query in enumerate(queries(dashboard))
+    ]
+    file = tmp_path / "rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))  # JSON is YAML
+    done = subprocess.run([str(PROMTOOL), "check", "rules", str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian's prometheus package) is not installed")
+@pytest.mark.parametrize("path", ["client", "/metrics", "/metrics/detailed"])
 def test_prometheus_accepts_the_pages(pages: dict[str, str], path: str) -> None:
     done = subprocess.run([str(PROMTOOL), "check", "metrics"], input=pages[path], capture_output=True, text=True)
     assert "error" not in done.stderr.lower(), done.stderr

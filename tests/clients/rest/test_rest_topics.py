@@ -130,3 +130,11 @@ def test_a_topic_may_have_the_longest_name(api: httpx.Client) -> None:
     assert api.post("/topics", json={"name": name, "partitions": 1}).status_code == 201
     assert api.post(f"/topics/{name}/records", json={"records": [{"value": 1}]}).json()["written"] == 1
     assert api.post("/topics", json={"name": name + "n"}).json()["code"] == "INVALID_TOPIC_NAME"
+
+
+@pytest.mark.parametrize(
+    "query", ["timestamp=null", "timestamp=1.0", "timestamp=-1", "timestamp=", "timestamp=1&timestamp=2"]
+)
+def test_a_parameter_that_is_no_number_is_refused(api: httpx.Client, topic: str, query: str) -> None:
+    answer = api.get(f"/topics/{topic}/partitions/0/offsets?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_REQUEST")

@@ -213,9 +213,11 @@ def _parse_query(request: Request, shape: type[msgspec.Struct]) -> Any:
         query = msgspec.convert(dict(given), shape, strict=False)
     except (msgspec.ValidationError, OverflowError) as error:
         raise InvalidRequest(f"the query: {error}", hint="GET /docs lists the parameters.") from None
-    for name in given:
-        if getattr(query, name) is None:  # msgspec takes the text `null` for no value
-            raise InvalidRequest(f"the query: {name} is {given[name]!r}", hint="Leave the parameter out.")
+    for name, text in given.items():
+        value = getattr(query, name)
+        # msgspec takes the text `null` for no value, and `1.0` for a whole number.
+        if value is None or (type(value) is int and not text.lstrip("-").isdecimal()):
+            raise InvalidRequest(f"the query: {name} is {text!r}", hint="GET /docs lists the parameters.")
     return query
 
 
