@@ -16,6 +16,7 @@ COMMANDS = {
     "produce": "Write messages to a topic.",
     "consume": "Print the messages of a topic.",
     "group": "Look at consumer groups, move and delete them.",
+    "sql": "Ask topics as if they were tables.",
     "bench": "Measure how fast a broker is from here.",
     "doctor": "Check this machine and the broker, and say what to do.",
     "completion": "Print the script that completes commands in a shell.",

@@ -16,6 +16,7 @@ from flymq.model.errors.groups import *
 from flymq.model.errors.http import *
 from flymq.model.errors.metadata import *
 from flymq.model.errors.pipelines import *
+from flymq.model.errors.queries import *
 from flymq.model.errors.requests import *
 from flymq.model.errors.spark import *
 from flymq.model.errors.spark_setup import *
