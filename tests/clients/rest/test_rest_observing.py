@@ -1,7 +1,9 @@
 """What probes and Prometheus are told."""
 
+import asyncio
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,9 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flymq import FlyMQClient, __version__
 from flymq.model.errors import AddressInUse
+from flymq.server.build import Server
+from flymq.server.settings import load_config
 from flymq.testing import TestBroker, running_broker
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "monitoring.md"
+PROBES = ("/livez", "/startupz", "/readyz", "/health")
 
 
 def families(http: httpx.Client, path: str) -> dict[str, Metric]:
@@ -183,3 +188,27 @@ def test_a_port_that_is_taken_keeps_a_broker_from_starting_only_if_it_was_asked_
     with running_broker(settings={"listener.http_port": ""}) as second:
         assert second.http_port == -1
         assert httpx.get(f"http://127.0.0.1:{second.port}/livez").status_code == 200
+
+
+async def test_probes_tell_the_truth_while_the_broker_reads_its_disk(tmp_path: Path) -> None:
+    flags = {"broker.data_dir": str(tmp_path), "listener.port": 0, "listener.http_port": 0}
+    server = Server(load_config(flags={**flags, "storage.recovery_threads_max": 1}))
+    disk_answers = threading.Event()
+    stuck = asyncio.ensure_future(server._disk_threads.run(disk_answers.wait))
+    started = asyncio.ensure_future(server.start())
+    while server.http_port < 0:  # noqa: ASYNC110  # nobody tells when it is open
+        await asyncio.sleep(0)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.http_port}", timeout=20) as http:
+        assert {path: (await http.get(path)).status_code for path in PROBES} == dict(
+            zip(PROBES, (200, 503, 503, 503), strict=True)
+        )
+        assert (await http.get("/health")).json()["status"] == "starting"
+        for path in ("/api/v1/topics", "/metrics"):
+            refused = await http.get(path)
+            assert (refused.status_code, refused.json()["code"]) == (503, "BROKER_STARTING")
+            assert refused.headers["Retry-After"] == "1"
+        assert not started.done()
+        disk_answers.set()
+        await asyncio.gather(stuck, started)
+        assert {path: (await http.get(path)).status_code for path in PROBES} == dict.fromkeys(PROBES, 200)
+    await server.stop()
