@@ -235,9 +235,7 @@ class Log:
     def read(self, offset: int, *, bytes_max: int, end_offset: int | None = None) -> LogSlice | None:
         """Return whole batches from the one that holds `offset`, at least one; None when none lies before the end."""
         if not self.start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRange(
-                f"{self.directory.name} holds the offsets {self.start_offset} to {self.end_offset}, not {offset}"
-            )
+            raise OffsetOutOfRange(f"the log holds the offsets {self.start_offset} to {self.end_offset}, not {offset}")
         end = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         if offset >= end:
             return None

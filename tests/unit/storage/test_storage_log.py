@@ -210,7 +210,7 @@ def test_a_read_at_the_end_finds_nothing_and_one_beyond_is_refused() -> None:
     append(log, batch("a"))
     assert log.read(1, bytes_max=1) is None
     for outside in (-1, 2):
-        with pytest.raises(OffsetOutOfRange, match="holds the offsets 0 to 1"):
+        with pytest.raises(OffsetOutOfRange, match="the log holds the offsets 0 to 1, not"):
             log.read(outside, bytes_max=1)
 
 
