@@ -120,13 +120,20 @@ class _Sectioned(click.Command):
                     formatter.write_dl(lines)
 
 
-class BrokerCommand(_Sectioned):
-    """A command that talks to a broker."""
+class LocalCommand(_Sectioned):
+    """A command that needs no broker."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         if all(param.name != "output" for param in self.params):  # some have an -o of their own
             self.params.append(output_option())
+
+
+class BrokerCommand(LocalCommand):
+    """A command that talks to a broker."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
         self.params += connection_options(with_environment=False)
 
 

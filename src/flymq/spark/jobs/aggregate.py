@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from flymq.model.errors import InvalidPipeline
 from flymq.spark.jobs.failures import first_sentence
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.views import with_data
+from flymq.spark.jobs.views import with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +50,7 @@ class AggregateJob(Job, frozen=True, kw_only=True, tag="aggregate", omit_default
         if self.to_parquet is not None and self.emit != "final":
             raise InvalidPipeline("a Parquet file cannot be updated", hint="Leave out --updates, or write to a topic.")
         records = run.read(subscribe=self.topic, startingOffsets=self.start)
-        windows = self._windows(with_data(records, self.schema))
+        windows = self._windows(with_fields(records, self.schema))
         if self.to is not None:
             run.write(_as_records(windows), topic=self.to, mode="append" if self.emit == "final" else "update")
         else:

@@ -31,6 +31,7 @@ from flymq.model.errors import (
     PipelineRunning,
 )
 from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.restore import RESTORE_START
 from flymq.spark.jobs.table import AnyJob
 
 DEFAULT_STATE_DIR = Path("flymq-pipelines")
@@ -88,6 +89,12 @@ class PipelineFolder:
     @property
     def log(self) -> Path:
         return self.path / "log"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is something to go on with: a batch was planned, or somebody is about to."""
+        planned = (self.checkpoint / "offsets").glob("[0-9]*")
+        return any(planned) or (self.checkpoint / RESTORE_START).exists() or self.pid() is not None
 
     def job(self) -> Job:
         """Return what the pipeline does."""
@@ -165,7 +172,7 @@ class Pipelines:
     def keep(self, name: str, job: Job) -> PipelineFolder:
         """Return the pipeline of this name that does this job; make it if there is none.
 
-        One that exists goes on where it was, so it must be the same job. How long it runs and how often it looks for
+        One that has begun goes on where it was, so it must be the same job; how long it runs and how often it looks for
         new records may change.
         """
         if not _NAME.match(name):
@@ -173,7 +180,7 @@ class Pipelines:
                 f"a pipeline cannot be named {name!r}", hint="Use letters, digits, '.', '_' and '-', 100 at most."
             )
         folder = self._folder(name)
-        if (folder.path / _JOB).exists() and _essence(folder.job()) != _essence(job):
+        if folder.has_begun and _essence(folder.job()) != _essence(job):
             raise PipelineDiffers(f"the pipeline {name} exists and does something else")
         self._disk.make_directory(folder.path)
         replace_file(self._disk, folder.path / _JOB, msgspec.json.format(msgspec.json.encode(job)))

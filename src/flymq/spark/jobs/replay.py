@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from flymq.model.errors import InvalidPipeline
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.views import query, with_data
+from flymq.spark.jobs.views import query, with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +59,9 @@ class ReplayJob(Job, frozen=True, kw_only=True, tag="replay", omit_defaults=True
         if self.until_ms is not None:
             records = records.where(col("timestamp") < timestamp_millis(lit(self.until_ms)))
         if self.where is not None:
-            records = query(with_data(records, self.schema), f"SELECT * FROM topic WHERE {self.where}")
+            records = query(
+                with_fields(records, self.schema), self.topic, f"SELECT * FROM `{self.topic}` WHERE {self.where}"
+            )
         columns = [col("key"), col("value"), col("timestamp")]
         if self.to is not None:
             return records.select(*columns, "headers")

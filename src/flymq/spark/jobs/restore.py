@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from flymq.spark.jobs.folder import PipelineFolder
     from flymq.spark.jobs.running import Run
 
-_START = "restore.json"
+RESTORE_START = "restore.json"
+"""What a restore keeps in the place of Spark's checkpoint."""
+
 _LOOK_EVERY_S = 0.5
 
 
@@ -105,7 +107,7 @@ class _Start(Struct, frozen=True):
 
     @classmethod
     def of(cls, folder: PipelineFolder) -> _Start | None:
-        path = folder.path / _START
+        path = folder.checkpoint / RESTORE_START
         return msgspec.json.decode(SystemDisk().read(path), type=cls) if path.exists() else None
 
     @classmethod
@@ -115,7 +117,8 @@ class _Start(Struct, frozen=True):
         for (topic, partition), end in target_ends(client, plan, missing=missing).items():
             bases.setdefault(topic, {})[partition] = end
         start = cls(missing, bases)
-        replace_file(SystemDisk(), folder.path / _START, msgspec.json.encode(start))
+        SystemDisk().make_directory(folder.checkpoint)
+        replace_file(SystemDisk(), folder.checkpoint / RESTORE_START, msgspec.json.encode(start))
         return start
 
     def ends(self) -> dict[TopicPartition, int]:

@@ -125,7 +125,9 @@ def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: Non
         before = folder.progress()
         folder.report(msgspec.structs.replace(before, state=State.STARTING, error="", hint=""))
         try:
-            with open_session(f"flymq {folder.name}", master=job.master or LOCAL_MASTER) as spark:
+            master = job.master or LOCAL_MASTER
+            with open_session(f"flymq {folder.name}", master=master, java_log=folder.log) as spark:
+                _hush_spark()
                 run_in_session(spark, folder, job, stopping, on_progress)
         except BaseException as error:
             failure = failure_of(error)
@@ -152,6 +154,12 @@ def run_in_session(
     job.run(run)
     is_done = not run.is_stopping or job.once or not job.is_endless
     run.report(state=State.DONE if is_done else State.STOPPED)
+
+
+def _hush_spark() -> None:
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it prints what is raised, too
 
 
 @contextmanager

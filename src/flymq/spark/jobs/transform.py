@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.views import as_records, query, with_data
+from flymq.spark.jobs.views import as_records, query, with_fields
 
 if TYPE_CHECKING:
     from flymq.spark.jobs.running import Run
@@ -32,5 +32,5 @@ class TransformJob(Job, frozen=True, kw_only=True, tag="transform", omit_default
             includeHeaders="true",
             maxOffsetsPerTrigger=self.batch_records,
         )
-        result = as_records(query(with_data(records, self.schema), self.sql))
+        result = as_records(query(with_fields(records, self.schema), self.topic, self.sql))
         run.write(result, topic=self.to)

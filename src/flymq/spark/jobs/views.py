@@ -1,8 +1,9 @@
-"""Topics as the tables that a user's SQL sees, and the result of that SQL as records.
+"""A topic as the table that a user's SQL sees, and the result of that SQL as records.
 
-The table `topic` has the columns of the format "flymq" (key, value, topic, partition, offset, timestamp, headers) and,
-where a schema is given, `data`: the value read as JSON. A result is written by its columns: `value` as it is if it has
-one, otherwise all columns together as one JSON object; `key`, `headers`, `partition` and `timestamp` beside it.
+The table has the topic's name and the columns of the format "flymq" (key, value, topic, partition, offset, timestamp,
+headers). With a schema, the fields of JSON values are columns, too; one with the name of another column is
+`value_<name>`. A result is written by its columns: `value` as it is if there is one, otherwise all columns together as
+one JSON object; `key`, `headers` and `partition` beside it.
 """
 
 from __future__ import annotations
@@ -15,35 +16,39 @@ from flymq.spark.jobs.failures import first_sentence
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TABLE = "topic"
-_BESIDE_THE_VALUE = ("key", "headers", "partition", "topic")
+_BESIDE_THE_VALUE = ("key", "headers", "partition")
+_FIELDS = "_fields"
 
 
-def with_data(records: DataFrame, schema: str | None) -> DataFrame:
-    """Return the records with the column `data`. A value that is no such JSON has nulls there."""
+def with_fields(records: DataFrame, schema: str | None) -> DataFrame:
+    """Return the records with the fields of their values as columns. A value that is no such JSON has nulls there."""
     if schema is None:
         return records
     from pyspark.errors import PySparkException
-    from pyspark.sql.functions import from_json
+    from pyspark.sql.functions import col, from_json
 
     try:
-        return records.withColumn("data", from_json(records["value"].cast("string"), schema))
+        parsed = records.withColumn(_FIELDS, from_json(records["value"].cast("string"), schema))
+        names = parsed.select(f"{_FIELDS}.*").columns
     except PySparkException as error:
         raise InvalidPipeline(
             f"the schema {schema!r} cannot be read: {first_sentence(error)}",
             hint="Write it as in a table, such as 'user STRING, amount DOUBLE'.",
         ) from error
+    taken = {name.lower() for name in records.columns}
+    fields = [col(_FIELDS).getField(name).alias(f"value_{name}" if name.lower() in taken else name) for name in names]
+    return parsed.select(*fields, *records.columns)
 
 
-def query(records: DataFrame, sql: str) -> DataFrame:
-    """Return the result of a query over the table `topic`."""
+def query(records: DataFrame, table: str, sql: str) -> DataFrame:
+    """Return the result of a query over a table of these records."""
     from pyspark.errors import AnalysisException, ParseException
 
-    records.createOrReplaceTempView(TABLE)
+    records.createOrReplaceTempView(f"`{table}`")
     try:
         return records.sparkSession.sql(sql)
     except (AnalysisException, ParseException) as error:
-        hint = f"The table is {TABLE}; its columns are {', '.join(records.columns)}."
+        hint = f"The table is `{table}`; its columns are {', '.join(records.columns)}."
         raise InvalidPipeline(f"the SQL cannot be used: {first_sentence(error)}", hint=hint) from error
 
 
