@@ -238,6 +238,7 @@ def test_no_password_is_told_to_anybody(broker: Broker, tmp_path: Path) -> None:
     told["the log"] = log = broker.stop()
 
     assert "stopping" in log, "the log was not looked at"
+    assert log.count("failed: wrong password for 'ada'") >= len(served), "who guesses passwords is seen"
     for where, text in told.items():
         assert text, where
         for secret in (RIGHT, WRONG):

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flymq.broker.access import Access
 from flymq.broker.admin import Admin
 from flymq.broker.groups import Groups
-from flymq.broker.passwords import PasswordHash
 from flymq.broker.producer_ids import ProducerIds
 from flymq.broker.topics import Topics
 from flymq.broker.traffic import Traffic
 from flymq.broker.transactions import Transactions
 from flymq.host.clock import Clock
-from flymq.host.tasks import Tasks, Threads
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Who may connect."""
-
-    is_required: bool = False
-    users: Mapping[str, PasswordHash] = field(default_factory=dict)
+from flymq.host.tasks import Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +36,6 @@ class Broker:
     fetch_limits: FetchLimits
     clock: Clock
     tasks: Tasks
-    threads: Threads
-    """For what takes long without being the disk's work, as checking a password does."""
     advertised: tuple[str | None, int | None] = (None, None)
     """Host and port that clients are told; None tells each client the address it dialled."""
     traffic: Traffic = field(default_factory=Traffic)

@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from flymq.broker.access import Access
 from flymq.broker.admin import Admin, TopicDefaults
-from flymq.broker.broker import Access, Broker, FetchLimits
+from flymq.broker.broker import Broker, FetchLimits
 from flymq.broker.catalog import Catalog
 from flymq.broker.expiry import run_expiry
 from flymq.broker.groups import Groups
@@ -218,11 +219,10 @@ class Server:
             groups,
             transactions,
             producer_ids,
-            Access(config.auth.required, config.auth.users),
+            Access(self._disk_threads, config.auth.required, config.auth.users),
             FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max),
             self._clock,
             self._tasks,
-            self._disk_threads,
             (config.listener.advertised_host, config.listener.advertised_port),
         )
 

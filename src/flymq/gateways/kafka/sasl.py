@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
+from flymq.model.errors import AuthenticationFailed
 from flymq.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from flymq.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -23,9 +24,8 @@ async def authenticate(
     if not connection.sasl_mechanism:
         return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake comes before SaslAuthenticate")
     user, password = _parse_plain(request.auth_bytes)
-    expected = connection.broker.access.users.get(user)
-    matches = expected is not None and await connection.broker.threads.run(lambda: expected.matches(password))
-    if not matches:
+    if not await connection.broker.access.login(user, password, connection.peer_host):
+        connection.shared.requests.failed(connection.protocol, AuthenticationFailed.code)
         connection.close_when_sent()
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "unknown user or wrong password")
     connection.principal = user

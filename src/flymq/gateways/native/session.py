@@ -25,9 +25,7 @@ def hello(connection: NativeConnection, request: wire.Hello) -> wire.HelloAnswer
 async def authenticate(connection: NativeConnection, request: wire.Authenticate) -> wire.AuthenticateAnswer:
     if request.mechanism != "PLAIN":
         raise AuthenticationFailed(f"the mechanism {request.mechanism!r} is not offered", hint="Use PLAIN.")
-    expected = connection.broker.access.users.get(request.username)
-    matches = expected is not None and await connection.broker.threads.run(lambda: expected.matches(request.password))
-    if not matches:
+    if not await connection.broker.access.login(request.username, request.password, connection.peer_host):
         raise AuthenticationFailed("unknown user or wrong password")
     connection.principal = request.username
     connection.is_logged_in = True

@@ -172,7 +172,8 @@ class _Served:
             raise BrokerStarting
         principal = ""
         if operation.needs_login and rest.broker is not None:
-            principal = await rest.login.principal(rest.broker, request.headers.get("authorization"))
+            host = "" if request.client is None else request.client.host
+            principal = await rest.login.principal(rest.broker, request.headers.get("authorization"), host)
         call = Call(rest, request, principal, names_in(request.scope))
         if operation.query is not None:
             is_given = request.scope["query_string"]

@@ -25,7 +25,7 @@ class Login:
         self._secret = secret
         self._until_s: OrderedDict[bytes, float] = OrderedDict()
 
-    async def principal(self, broker: Broker, authorization: str | None) -> str:
+    async def principal(self, broker: Broker, authorization: str | None, host: str) -> str:
         """Return the user's name, or raise; nobody in particular where no login is required and none is given."""
         if not broker.access.is_required:
             return ""
@@ -34,8 +34,7 @@ class Login:
         now_s = broker.clock.monotonic_s()
         if self._until_s.get(digest, 0.0) > now_s:
             return username
-        expected = broker.access.users.get(username)
-        if expected is None or not await broker.threads.run(lambda: expected.matches(password)):
+        if not await broker.access.login(username, password, host):
             raise AuthenticationFailed("unknown user or wrong password")
         self._until_s[digest] = now_s + _REMEMBERED_S
         self._until_s.move_to_end(digest)
