@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench docs lock clean
+.PHONY: help run test check bench peers report profile docs lock clean
 
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -27,7 +27,16 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/python tools/kafka_protocol_page.py --check
 
 bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks --json benchmarks/results/run.json $(ARGS)
+
+peers: $(VENV)/.dev  ## Fetch the peers of the benchmarks into a cache folder
+	$(BIN)/python -m benchmarks.peers install
+
+report: $(VENV)/.dev  ## Write docs/performance.md and its pictures from the last run of bench
+	$(BIN)/python -m benchmarks.report benchmarks/results/run.json
+
+profile: $(VENV)/.dev  ## Show where the broker's time goes; ARGS=consume for another load
+	$(BIN)/python -m benchmarks.profiling $(ARGS)
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference

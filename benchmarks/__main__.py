@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from benchmarks import machine
@@ -33,7 +34,7 @@ SUITES = {
 """The order of a whole run, and of the report."""
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: for a look, not for figures to quote")
     parser.add_argument("--only", choices=SUITES, action="append", help="run only this suite; may be repeated")
@@ -42,16 +43,25 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     run = Run(machine=machine.describe(), quick=chosen.quick, results={})
     print(machine.in_a_line(run["machine"]), file=sys.stderr)
+    failed = []
     for suite in chosen.only or SUITES:
         started = time.monotonic()
-        rows: list[Row] = importlib.import_module(SUITES[suite]).run(quick=chosen.quick)
+        try:
+            rows: list[Row] = importlib.import_module(SUITES[suite]).run(quick=chosen.quick)
+        except Exception:  # whatever it was: the other suites of a long run are still worth having
+            traceback.print_exc()
+            failed.append(suite)
+            continue
         run["results"][suite] = rows
         print(f"\n{suite} ({time.monotonic() - started:.0f} s)\n{show(rows)}", flush=True)
         if chosen.json:  # after each suite: a run that is stopped keeps what it has
             save(chosen.json, run)
     if chosen.compare:
         print(f"\nbeside {chosen.compare}\n{compare(load(chosen.compare), run)}")
+    if failed:
+        print(f"\nThese failed: {', '.join(failed)}.", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -134,6 +134,7 @@ def _read(scratch: Path, batch_bytes: int, volume: int, rounds: int) -> list[Row
 
                 ours.append(_rate(log.size, read))
                 bare.append(_rate(log.size, send))
+        log.close()
     return [
         row(
             f"read and send, batches of {_size(batch_bytes)}, 1 MB at a time",
@@ -182,6 +183,7 @@ def _open_clean(scratch: Path, segments: int) -> list[Row]:
         log = open_log(SystemDisk(), folder, config)
         elapsed = time.perf_counter() - started
         assert log.recovery.clean
+        log.close()
     return [row(f"open a cleanly closed log of {segments} segments", elapsed * 1000, "ms", target="< 1000")]
 
 

@@ -18,7 +18,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import (  # type: ignore[import-untyped]
+    DefaultRecordBatch,
+    DefaultRecordBatchBuilder,
+)
 
 from benchmarks.row import Row, row, show
 from flymq.record import _plain, codec

@@ -1,55 +1,134 @@
-"""Write docs/performance.md from the JSON of a benchmark run: `python -m benchmarks.report FILE`."""
+"""Write what a run found: docs/performance.md with its pictures, and a page of its own as HTML.
+
+`python -m benchmarks.report benchmarks/results/run.json`, or `make report`.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
+from benchmarks import plots
+from benchmarks.html_page import write_html
 from benchmarks.machine import in_a_line
-from benchmarks.row import RIGHT, Row, table
+from benchmarks.peers.contender import Promise
+from benchmarks.results import Run, load
+from benchmarks.row import RIGHT, Row, number, table
+from benchmarks.standings import Standing, gaps, standings
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-
+DOCS = Path(__file__).parents[1] / "docs"
+PICTURES = {
+    "peers": "FlyMQ beside its peers: produce, processor time, consume, latency",
+    "sizes": "Throughput by message size, beside servers that only move the bytes",
+    "latency": "End-to-end latency by percentile",
+}
+TITLES = {
+    "peers": "Beside its peers",
+    "python_clients": "Python programs and librdkafka, beside its peers",
+    "throughput": "Throughput by message size",
+    "latency": "End-to-end latency at fixed rates",
+    "breadth": "Many partitions, clients and readers",
+    "durability": "What a promise costs",
+    "encodings": "Compression and TLS",
+    "catch_up": "Reading what the page cache no longer holds",
+    "groups": "Groups and transactions, through the SDK",
+    "coordination": "Groups and transactions, on the wire",
+    "broker": "The broker, beside the least an asyncio server can do",
+    "sdk": "The Python SDK, one process",
+    "kafka": "Kafka clients",
+    "rest": "REST and metrics",
+    "log": "The log, beside bare system calls on the same disk",
+    "record_codec": "The record codec, beside aiokafka's compiled one",
+    "spark": "Spark",
+}
 _INTRODUCTION = """# Performance
 
-Figures of one run of `make bench`, written by it. They are ratios first: each line measures FlyMQ beside a limit (the
-least a program could do on the same machine) or a peer, in the same run, with rounds taking turns. Absolute numbers are
-those of a small shared machine; repeat them on yours:
+Figures of one run of the benchmarks, written by it. They are ratios first: each line measures FlyMQ beside a limit (the
+least a program could do on the same machine) or a peer, in the same run, with rounds taking turns; ± is how far the
+worst round was from the median. Absolute numbers are those of a small shared machine. Repeat them on yours:
 
 ```console
-$ make bench ARGS="--json benchmarks/results/run.json"
-$ .venv/bin/python -m benchmarks.report benchmarks/results/run.json
+$ make peers     # fetch Kafka, NATS, Redis and RabbitMQ into a cache folder; what cannot be had is left out
+$ make bench     # about ten minutes; ARGS=--quick for a look
+$ make report    # this page, its pictures, and benchmarks/results/report.html
 ```
 
 """
+_HOW = """Every system gets the same 100-byte messages over one connection: prepared bytes on a plain socket, 1,200
+messages under way, so that no client library is the limit. FlyMQ and Kafka get batches of 16 KB, as their clients send
+them; the others have no batches and get single messages without a wait in between, which for FlyMQ is a line of its
+own. Latency is from the time a message was due, at 500 a second, to a waiting consumer. Processor time is the server's
+own; the load shares the machine with it.
 
-_TITLES = {
-    "record_codec": "The record codec, beside aiokafka's compiled one",
-    "log": "The log, beside bare system calls on the same disk",
-    "broker": "The broker, beside the least an asyncio server can do",
-    "sdk": "The Python SDK, one process",
-    "coordination": "Groups and transactions",
-    "kafka": "Kafka clients",
-    "rest": "REST and metrics",
-}
+"""
 
 
-def write(source: Path) -> None:
-    run = json.loads(source.read_text())
+def write(run: Run, docs: Path = DOCS) -> None:
+    pictures = plots.draw(run)
+    plots.save(pictures, docs / "images")
     parts = [_INTRODUCTION, f"Machine: {in_a_line(run['machine'])}.\n"]
-    for suite, rows in run["results"].items():
-        parts.append(f"\n## {_TITLES.get(suite, suite)}\n\n{_table(rows)}\n")
-    PAGE.write_text("".join(parts))
+    if run["quick"]:
+        parts.append("\n**A quick run: one round each, not to be quoted.**\n")
+    for suite, title in TITLES.items():
+        rows = run["results"].get(suite)
+        if rows:
+            parts.append(f"\n## {title}\n\n")
+            if suite in pictures:
+                parts.append(f"![{PICTURES[suite]}](images/performance-{suite}.png)\n\n")
+            if suite == "throughput" and "sizes" in pictures:
+                parts.append(f"![{PICTURES['sizes']}](images/performance-sizes.png)\n\n")
+            parts.append(_peers(rows) if suite == "peers" else markdown(table(rows), RIGHT))
+    (docs / "performance.md").write_text("".join(parts))
 
 
-def _table(rows: list[Row]) -> str:
-    headings, *body = table(rows)
-    rule = "|".join("---:" if name in RIGHT else "---" for name in headings)
-    lines = [f"| {' | '.join(headings)} |", f"|{rule}|"]
-    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in body]
-    return "\n".join(lines)
+def markdown(lines: list[tuple[str, ...]], right: frozenset[str]) -> str:
+    headings, *body = lines
+    rule = "|".join("---:" if name in right else "---" for name in headings)
+    drawn = [f"| {' | '.join(headings)} |", f"|{rule}|"]
+    drawn += ["| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in body]
+    return "\n".join(drawn) + "\n"
+
+
+# --- the peers ------------------------------------------------------------------------------------------------------
+
+_COLUMNS = {
+    "produce/s": ("produce", "msgs/s"),
+    "CPU s/M": ("produce", "CPU s/M"),
+    "consume/s": ("consume", "msgs/s"),
+    "CPU s/M ": ("consume", "CPU s/M"),
+    "p50 ms": ("end to end p50", "ms"),
+    "p99 ms": ("end to end p99", "ms"),
+    "MB": ("resident", "MB"),
+}
+_OURS = {Promise.PROCESS: "persistence=disk, acks=leader", Promise.MACHINE: "persistence=fsync, acks=leader"}
+
+
+def _peers(rows: list[Row]) -> str:
+    parts = [_HOW]
+    for promise in Promise:
+        parts.append(f"### An acknowledged message {promise.value}\n\n")
+        lines = [("", *_COLUMNS, "settings"), *(_line(standing, promise) for standing in standings(rows, promise))]
+        parts.append(markdown(lines, frozenset(_COLUMNS)) + "\n")
+    parts.append("### Where FlyMQ is behind\n\n")
+    behind = [
+        f"- {gap.what}, {gap.promise.value}: {gap.peer} {number(gap.theirs)} {gap.unit}, FlyMQ {number(gap.ours)}, "
+        f"a factor of {gap.factor:.1f}"
+        for gap in gaps(rows)
+    ]
+    return "".join(parts) + ("\n".join(behind) if behind else "Nowhere in this run.") + "\n"
+
+
+def _line(standing: Standing, promise: Promise) -> tuple[str, ...]:
+    ours = standing.name.startswith("FlyMQ")
+    values = [number(standing.values.get(measure)) for measure in _COLUMNS.values()]
+    return (f"**{standing.name}**" if ours else standing.name, *values, standing.settings or _OURS[promise])
+
+
+def main(source: Path) -> None:
+    run = load(source)
+    write(run)
+    write_html(run, source.with_name("report.html"))
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    main(Path(sys.argv[1]))

@@ -21,10 +21,10 @@ from benchmarks.peers.contender import Contender, Promise, free_port, process
 from benchmarks.peers.pipelining import Counted, Pipelined
 
 _KINDS = {
-    Promise.PROCESS: {"stream": "a stream, written to the page cache"},
+    Promise.PROCESS: {"stream": "the page cache (defaults)"},
     Promise.MACHINE: {
-        "classic": "a durable classic queue, persistent messages: confirmed after an fsync",
-        "quorum": "a quorum queue of one member: confirmed after an fsync",
+        "classic": "durable, persistent messages: confirmed after an fsync, delivered before it",
+        "quorum": "one member: confirmed and delivered after an fsync",
     },
 }
 _numbers = itertools.count()
