@@ -14,6 +14,7 @@ import click
 
 from flymq.cli.amounts import show_duration_ms
 from flymq.cli.client import confirm
+from flymq.cli.declarative import dry_run, init, run
 from flymq.cli.exits import ExitCode
 from flymq.cli.options import LocalCommand, Noun, wants_json
 from flymq.cli.output import note, show
@@ -31,10 +32,10 @@ _UNKNOWN = "-"
 
 @click.group(cls=Noun)
 def pipeline() -> None:
-    """Archive, restore, aggregate, transform, compact, replay and mirror topics."""
+    """Run data pipelines: projects of tables, and ready jobs that archive, transform and mirror topics."""
 
 
-for command in JOB_COMMANDS:
+for command in (init, run, dry_run, *JOB_COMMANDS):
     pipeline.add_command(command)
 
 

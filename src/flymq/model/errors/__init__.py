@@ -8,6 +8,7 @@ a gateway's table. What cannot happen is an `assert`, not an error of this packa
 from __future__ import annotations
 
 from flymq.model.errors.archives import *
+from flymq.model.errors.backups import *
 from flymq.model.errors.base import *
 from flymq.model.errors.batches import *
 from flymq.model.errors.connections import *

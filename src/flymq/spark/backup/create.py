@@ -1,0 +1,63 @@
+"""Make a backup: note how the broker is set, then archive every topic up to its end."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flymq import __version__
+from flymq.host.clock import SystemClock
+from flymq.model.errors import BackupExists
+from flymq.spark.archive.archive import Archive
+from flymq.spark.archive.broker_state import group_offsets, topic_states
+from flymq.spark.backup.contents import Backup, extents_of, write_backup
+from flymq.spark.jobs.archive import ArchiveJob
+from flymq.spark.jobs.connection import Connection
+from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.running import OnProgress, run_in_session
+from flymq.spark.link import link_to
+from flymq.spark.options import parse_write_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def create_backup(
+    spark: SparkSession, root: Path, broker: Connection, on_progress: OnProgress = lambda _: None
+) -> Backup:
+    """Back up the whole broker into a new folder.
+
+    The groups are noted first: what they have read by then is in the backup, whatever is written meanwhile.
+    """
+    if root.exists():
+        raise BackupExists(f"{root} is there already")
+    created_ms = SystemClock().now_ms()
+    link = link_to(parse_write_options(broker.options()).connection())
+    names = [topic.name for topic in link.run(link.admin.list_topics())]
+    topics = link.run(topic_states(link.admin, names))
+    groups = link.run(group_offsets(link.admin, topics))
+    archive = Archive.create(root)
+    if topics:
+        run_job(spark, ArchiveJob(broker=broker, topics=sorted(topics), to=str(root), once=True), on_progress)
+    manifests = archive.manifests()
+    backup = Backup(
+        created_ms=created_ms,
+        flymq_version=__version__,
+        topics=topics,
+        groups=groups,
+        partitions=extents_of(manifests),
+        size_bytes=sum(manifest.size_bytes for manifest in manifests),
+    )
+    write_backup(root, backup)
+    return backup
+
+
+def run_job(spark: SparkSession, job: Job, on_progress: OnProgress) -> str:
+    """Run a job to its end, with no state that outlives it; return what it has to say."""
+    with tempfile.TemporaryDirectory(prefix="flymq-backup-") as state:
+        folder = Pipelines(Path(state)).keep("backup", job)
+        run_in_session(spark, folder, job, threading.Event(), on_progress)
+        return folder.progress().note
