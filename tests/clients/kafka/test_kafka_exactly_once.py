@@ -1,14 +1,10 @@
 """Consume, transform, produce: exactly once, though the broker and the client are killed again and again."""
 
-import os
-import re
-import signal
-import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import confluent_kafka
+from tests.clients.kafka.broker_process import BrokerProcess, kill
 from tests.clients.kafka.peers import PEERS, WAIT_S, Row
 
 COUNT = 400
@@ -38,40 +34,7 @@ while True:
 """
 
 
-class Broker:
-    """A broker process that can be killed and started again on the same port and data."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
-        self.restarts = -1
-        self.start()
-
-    def start(self) -> None:
-        self.restarts += 1
-        command = [sys.executable, "-m", "flymq", "server", "start", "--dev", f"--port={self.port}"]
-        flags = [f"--data-dir={self._data_dir}", "--set=listener.http_port=0"]
-        self._process = subprocess.Popen(
-            [*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self._process.stdout is not None
-        assert re.search(r":\d+", self._process.stdout.readline()), "the broker did not start"
-
-    def kill(self) -> None:
-        kill(self._process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
-
-
-def start_client(broker: Broker) -> subprocess.Popen[str]:
+def start_client(broker: BrokerProcess) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CLIENT, broker.address, "source", "target"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
@@ -86,7 +49,7 @@ def wait_for_a_commit(client: subprocess.Popen[str]) -> int:
 
 def test_every_record_is_transformed_once_though_broker_and_client_are_killed(tmp_path):
     # The client never outlives the broker here: librdkafka (2.16) may wait for a coordinator it knew before for ever.
-    broker = Broker(tmp_path)
+    broker = BrokerProcess(tmp_path)
     client = None
     try:
         PEERS["librdkafka"].write(broker.address, "source", [Row(None, b"%d" % number) for number in range(COUNT)])
@@ -114,7 +77,7 @@ def test_every_record_is_transformed_once_though_broker_and_client_are_killed(tm
 
 
 def test_a_producer_that_outlives_the_broker_finishes_or_repeats_its_transaction(tmp_path):
-    broker = Broker(tmp_path)
+    broker = BrokerProcess(tmp_path)
     try:
         producer = confluent_kafka.Producer(
             {

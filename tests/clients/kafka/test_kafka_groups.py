@@ -7,57 +7,15 @@ import aiokafka
 import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from tests.clients.kafka.members import fill, librdkafka_member, poll_until, poll_values
 from tests.clients.kafka.peers import KAFKA_PEERS, WAIT_S, Row, kafka
 
 from flymq import FlyMQClient
 
 
-def fill(broker, topic: str, count: int = 40, partitions: int = 4) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
-    for number in range(count):
-        producer.produce(topic, b"%d" % number, partition=number % partitions)
-    assert producer.flush(WAIT_S) == 0
-
-
-def librdkafka_member(broker, group: str, **settings) -> confluent_kafka.Consumer:
-    return confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": broker.address,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 100,
-            "enable.auto.commit": False,
-            **settings,
-        }
-    )
-
-
-def poll_values(consumer: confluent_kafka.Consumer, count: int) -> list[int]:
-    values: list[int] = []
-    while len(values) < count:
-        message = consumer.poll(WAIT_S)
-        assert message is not None, f"{len(values)} of {count} came"
-        assert message.error() is None, message.error()
-        values.append(int(message.value()))
-    return values
-
-
-def poll_until(condition, *consumers: confluent_kafka.Consumer) -> None:
-    """Let consumers take part in their group until something is so."""
-    for _ in range(int(WAIT_S / 0.05)):
-        if condition():
-            return
-        for consumer in consumers:
-            consumer.poll(0.05)
-    raise AssertionError("it did not come to that")
-
-
 def read_as_librdkafka(broker, topic: str, group: str, count: int) -> list[int]:
-    consumer = librdkafka_member(broker, group)
+    consumer = librdkafka_member(broker.address, group)
     consumer.subscribe([topic])
     values = poll_values(consumer, count)
     consumer.commit(asynchronous=False)
@@ -116,7 +74,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_group_goes_on_where_it_committed_whatever_its_next_member_speaks(broker, topic, reader):
-    fill(broker, topic, 40, partitions=1)
+    fill(broker.address, topic, 40, partitions=1)
     assert READERS[reader](broker, topic, topic, 10) == list(range(10))
     position = 10
     for name, other in READERS.items():
@@ -126,9 +84,9 @@ def test_a_group_goes_on_where_it_committed_whatever_its_next_member_speaks(brok
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_the_partitions_and_take_over_from_one_that_leaves(broker, topic, strategy):
-    fill(broker, topic)
-    first = librdkafka_member(broker, topic, **{"partition.assignment.strategy": strategy})
-    second = librdkafka_member(broker, topic, **{"partition.assignment.strategy": strategy})
+    fill(broker.address, topic)
+    first = librdkafka_member(broker.address, topic, **{"partition.assignment.strategy": strategy})
+    second = librdkafka_member(broker.address, topic, **{"partition.assignment.strategy": strategy})
     first.subscribe([topic])
     poll_until(lambda: len(first.assignment()) == 4, first)
     second.subscribe([topic])
@@ -141,8 +99,8 @@ def test_members_share_the_partitions_and_take_over_from_one_that_leaves(broker,
 
 
 def test_a_kafka_member_and_a_native_one_share_a_group(broker, topic):
-    fill(broker, topic)
-    member = librdkafka_member(broker, topic, **{"partition.assignment.strategy": "range"})
+    fill(broker.address, topic)
+    member = librdkafka_member(broker.address, topic, **{"partition.assignment.strategy": "range"})
     member.subscribe([topic])
     poll_until(lambda: len(member.assignment()) == 4, member)
     with FlyMQClient(broker.address) as client, client.consumer(topic, group=topic, assignors=["range"]) as native:
@@ -157,24 +115,24 @@ def test_a_kafka_member_and_a_native_one_share_a_group(broker, topic):
 
 
 def test_a_static_member_that_restarts_keeps_its_share_without_a_new_generation(broker, topic):
-    fill(broker, topic)
+    fill(broker.address, topic)
     settings = {"group.instance.id": "worker-1"}
-    member = librdkafka_member(broker, topic, **settings)
+    member = librdkafka_member(broker.address, topic, **settings)
     member.subscribe([topic])
     poll_until(lambda: len(member.assignment()) == 4, member)
     member.close()
-    again = librdkafka_member(broker, topic, **settings)
+    again = librdkafka_member(broker.address, topic, **settings)
     again.subscribe([topic])
     poll_until(lambda: len(again.assignment()) == 4, again)
     again.close()
 
 
 def test_a_commit_of_a_member_that_is_gone_is_refused(broker, topic):
-    fill(broker, topic)
-    member = librdkafka_member(broker, topic)
+    fill(broker.address, topic)
+    member = librdkafka_member(broker.address, topic)
     member.subscribe([topic])
     poll_until(lambda: len(member.assignment()) == 4, member)
-    outsider = librdkafka_member(broker, topic)
+    outsider = librdkafka_member(broker.address, topic)
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         outsider.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 3)], asynchronous=False)
     assert refused.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_MEMBER_ID
@@ -183,8 +141,8 @@ def test_a_commit_of_a_member_that_is_gone_is_refused(broker, topic):
 
 
 def test_offsets_carry_a_note_and_an_unknown_group_has_none(broker, topic):
-    fill(broker, topic)
-    consumer = librdkafka_member(broker, topic)
+    fill(broker.address, topic)
+    consumer = librdkafka_member(broker.address, topic)
     place = confluent_kafka.TopicPartition(topic, 0, 7, metadata="seven")
     consumer.commit(offsets=[place], asynchronous=False)
     found = consumer.committed([confluent_kafka.TopicPartition(topic, number) for number in (0, 1)], timeout=WAIT_S)
@@ -193,9 +151,9 @@ def test_offsets_carry_a_note_and_an_unknown_group_has_none(broker, topic):
 
 
 def test_groups_are_listed_described_and_deleted(broker, topic):
-    fill(broker, topic)
+    fill(broker.address, topic)
     admin = AdminClient({"bootstrap.servers": broker.address})
-    member = librdkafka_member(broker, topic, **{"client.id": "reader"})
+    member = librdkafka_member(broker.address, topic, **{"client.id": "reader"})
     member.subscribe([topic])
     poll_until(lambda: len(member.assignment()) == 4, member)
     listed = {group.group_id: group for group in admin.list_consumer_groups().result().valid}
@@ -212,7 +170,7 @@ def test_groups_are_listed_described_and_deleted(broker, topic):
 
 
 def test_offsets_are_altered_from_outside_while_nobody_reads(broker, topic):
-    fill(broker, topic)
+    fill(broker.address, topic)
     admin = AdminClient({"bootstrap.servers": broker.address})
     wanted = ConsumerGroupTopicPartitions(topic, [confluent_kafka.TopicPartition(topic, 2, 5)])
     admin.alter_consumer_group_offsets([wanted])[topic].result()
@@ -223,7 +181,7 @@ def test_offsets_are_altered_from_outside_while_nobody_reads(broker, topic):
 def test_what_a_row_is_stays_the_same_in_a_group(broker, topic):
     row = Row(b"key", None, (("header", b"value"),))
     KAFKA_PEERS["aiokafka"].write(broker.address, topic, [row])
-    consumer = librdkafka_member(broker, topic)
+    consumer = librdkafka_member(broker.address, topic)
     consumer.subscribe([topic])
     message = consumer.poll(WAIT_S)
     assert (message.key(), message.value(), tuple(message.headers())) == row[:3]
