@@ -6,6 +6,7 @@ All these tests run in one process of pytest-xdist, by their group, so that ther
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from flymq.spark.session import open_session
 from flymq.testing import TestBroker, running_broker
 
 HERE = Path(__file__).parent
+_numbers = count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,6 +50,6 @@ def client(broker: TestBroker) -> Iterator[FlyMQClient]:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, client: FlyMQClient) -> str:
     """A topic of three partitions, named after the test."""
-    name = request.node.name.replace("[", "-").replace("]", "")[:200]
+    name = f"{request.node.originalname}-{next(_numbers)}"
     client.create_topic(name, partitions=3)
     return name

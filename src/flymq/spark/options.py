@@ -326,11 +326,9 @@ def _value(option: Field[Any], value: str) -> Any:
     try:
         return option.metadata["parse"](value.strip())
     except (FlyMQError, ValueError, KeyError) as error:
-        takes = option.metadata["takes"]
+        takes = option.metadata["takes"] or ("text" if option.metadata["parse"] is _text else "a whole number")
         why = "" if isinstance(error, KeyError) or "invalid literal" in str(error) else f": {error}"
-        raise InvalidOption(
-            f"the option {name} does not take {shown}{why}", hint=f"It takes {takes or 'a whole number'}."
-        ) from None
+        raise InvalidOption(f"the option {name} does not take {shown}{why}", hint=f"It takes {takes}.") from None
 
 
 def _unknown(name: str, kind: type, known: Mapping[str, Field[Any]]) -> InvalidOption:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from flymq.model.errors import InvalidColumns
+from flymq.model.names import check_topic_name
 from flymq.spark.columns import HEADERS
 from flymq.spark.options import WriteOptions
 
@@ -35,6 +36,8 @@ TYPES: dict[str, tuple[DataType, ...]] = {
 def check_columns(schema: StructType, options: WriteOptions) -> None:
     """Refuse a data frame that does not say what to write."""
     names = schema.fieldNames()
+    if options.topic is not None:
+        check_topic_name(options.topic)
     if "value" not in names:
         raise InvalidColumns(f"there is no column value to write, only {', '.join(names) or 'none'}")
     if options.topic is None and "topic" not in names:

@@ -84,7 +84,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with hints_in_errors():
             positions = self._positions()
-            self._target = positions.latest(positions.partitions())
+            try:
+                self._target = positions.latest(positions.partitions())
+            except TopicNotFound:
+                if self._options.fail_on_data_loss:
+                    raise
+                self._target = {}
 
     # --- what
 
