@@ -82,6 +82,9 @@ def draw_peers(run: Run) -> Figure | None:
 
 
 def _bars(axes: Axes, found: Sequence[Standing], measure: tuple[str, str]) -> None:
+    if not any(standing.values.get(measure) for standing in found):
+        axes.set_axis_off()
+        return
     names = [standing.name for standing in found][::-1]
     values = [standing.values.get(measure) for standing in found][::-1]
     colours = [_OURS if name.startswith("FlyMQ") else _THEIRS for name in names]
@@ -90,8 +93,7 @@ def _bars(axes: Axes, found: Sequence[Standing], measure: tuple[str, str]) -> No
     axes.bar_label(bars, [_short(value) for value in values], padding=3, fontsize=8)
     axes.set_xscale("log")
     known = [value for value in values if value]
-    if known:
-        axes.set_xlim(min(known) / 3, max(known) * 6)
+    axes.set_xlim(min(known) / 3, max(known) * 6)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -41,13 +41,12 @@ class Measured:
 @contextmanager
 def server(command: Sequence[str]) -> Iterator[Measured]:
     """Run a program whose first line on stdout is the port it listens on, or has its address."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        yield Measured(process.pid, port_in(process.stdout.readline()))
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Measured(process.pid, port_in(process.stdout.readline()))
+        finally:
+            process.terminate()
 
 
 def port_in(line: str) -> int:

@@ -17,13 +17,14 @@ _BATCH_BYTES = 16 << 10
 
 def run(quick: bool = False) -> list[Row]:
     planned, batches = effort(quick), shape(100, _BATCH_BYTES)
+    widths, clients, groups = (PARTITIONS[:2], CLIENTS[:2], GROUPS[:2]) if quick else (PARTITIONS, CLIENTS, GROUPS)
     with broker(None, f"limits.topic_partitions_max={max(PARTITIONS)}") as ours:
         bench = Bench(ours.port)
         rows = [
-            *(_partitions(bench, ours, batches, partitions, planned) for partitions in PARTITIONS),
-            *(_producers(bench, ours, batches, clients, planned) for clients in CLIENTS),
-            *(_consumers(bench, ours, batches, clients, planned) for clients in CLIENTS),
-            *(_fan_out(bench, ours, batches, groups, planned) for groups in GROUPS),
+            *(_partitions(bench, ours, batches, count, planned) for count in widths),
+            *(_producers(bench, ours, batches, count, planned) for count in clients),
+            *(_consumers(bench, ours, batches, count, planned) for count in clients),
+            *(_fan_out(bench, ours, batches, count, planned) for count in groups),
         ]
         bench.close()
     return rows

@@ -86,7 +86,7 @@ def _joining(client: FlyMQClient, rounds: int) -> list[Row]:
     client.create_topic("join", _PARTITIONS)
     client.produce_batch("join", [VALUE] * 100)
     first_ms, second_ms = [], []
-    for number in range(max(3, rounds)):
+    for number in range(rounds):
         with client.consumer("join", group=f"join-{number}") as first:
             first_ms.append(_ms(partial(next, iter(first))))
             with client.consumer("join", group=f"join-{number}") as second:
@@ -116,7 +116,7 @@ def _writing(client: FlyMQClient, ours: Measured, count: int, rounds: int) -> li
     """Messages in transactions, and the same batches with acks=all: both wait for the disk."""
     client.create_topic("written", _PARTITIONS)
     rows = []
-    for size in (100, 1_000, 10_000):
+    for size in (100, 1_000, 10_000)[: rounds + 1]:
         repeats = max(2, min(50, count // size // 2))
         messages = [VALUE] * size
         exact, plain = [], []

@@ -1,0 +1,47 @@
+"""Every family of workloads runs for a moment against a real broker; what the figures are is of no concern here."""
+
+import importlib
+import json
+
+import pytest
+from benchmarks.__main__ import SUITES, main
+from benchmarks.peers import suite
+from benchmarks.peers.flymq import WAYS, FlyMQ
+
+FAMILIES = [name for name, module in SUITES.items() if module.startswith("benchmarks.workloads.")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_quick_round_of_each_family_has_figures(family):
+    rows = importlib.import_module(SUITES[family]).run(quick=True)
+    assert rows
+    assert len({(entry["bench"], entry["unit"]) for entry in rows}) == len(rows)
+    assert all(entry["ours"] > 0 for entry in rows)
+
+
+def test_flymq_takes_its_turns_in_each_way_it_is_used(tmp_path):
+    tallies = suite._measure(suite.Promise.MACHINE, [FlyMQ()], suite.QUICK)
+    assert [tally.contender.name for tally in tallies] == list(WAYS)
+    for tally in tallies:
+        assert tally.produced[0].rate > 0
+        assert tally.consumed[0].cpu_s > 0
+        assert 0 < tally.delivered[0].p50_ms <= tally.delivered[0].max_ms
+
+
+def test_a_run_is_kept_as_json_and_compared_with_an_older_one(tmp_path, capsys):
+    kept = tmp_path / "run.json"
+    assert main(["--quick", "--only", "durability", "--json", str(kept)]) == 0
+    run = json.loads(kept.read_text())
+    assert run["quick"] is True
+    assert "Python" in run["machine"]
+    assert [entry["unit"] for entry in run["results"]["durability"]] == ["msgs/s"] * 9
+    assert main(["--quick", "--only", "durability", "--compare", str(kept)]) == 0
+    assert f"beside {kept}" in capsys.readouterr().out
+
+
+def test_a_suite_that_fails_does_not_take_the_others_with_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(SUITES, "kafka", "benchmarks.nowhere")
+    kept = tmp_path / "run.json"
+    assert main(["--quick", "--only", "kafka", "--only", "durability", "--json", str(kept)]) == 1
+    assert list(json.loads(kept.read_text())["results"]) == ["durability"]
+    assert "These failed: kafka." in capsys.readouterr().err
