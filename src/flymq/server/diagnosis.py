@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from flymq.gateways.rest.shapes import Diagnosis, Limitation
+from flymq.gateways.turns import Turns
 from flymq.model.names import TopicPartition
 from flymq.server.metrics import Measured
 
@@ -60,19 +61,22 @@ class Samples:
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
-        self._kept: deque[Sample] = deque([take_sample(measured)], maxlen=SAMPLES)
+        self._kept: deque[Sample] = deque(maxlen=SAMPLES)
 
-    def take(self) -> None:
+    async def take(self) -> Sample:
         """Keep what can be seen now. Runs in the loop's thread: it takes that thread's processor time."""
-        self._kept.append(take_sample(self._measured))
+        self._kept.append(await take_sample(self._measured))
+        return self._kept[-1]
 
-    def diagnosis(self) -> Diagnosis:
-        now, before = take_sample(self._measured), self._kept[0]
+    async def diagnosis(self) -> Diagnosis:
+        before = self._kept[0] if self._kept else await self.take()
+        now = await take_sample(self._measured)
         return Diagnosis(round(now.at_s - before.at_s, 1), diagnose(now, before))
 
 
-def take_sample(measured: Measured) -> Sample:
-    broker = measured.broker
+async def take_sample(measured: Measured) -> Sample:
+    """Look at everything, a few milliseconds at a time where there is much of it."""
+    broker, turns = measured.broker, Turns()
     disk = os.statvfs(measured.data_dir)
     sample = Sample(
         at_s=broker.clock.monotonic_s(),
@@ -84,12 +88,14 @@ def take_sample(measured: Measured) -> Sample:
         buffer_share=measured.shared.budget.used_share,
         disk_free_share=disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0,
     )
-    for topic in broker.topics:
+    for topic in list(broker.topics):
         if not topic.is_internal:
             for partition in topic.partitions:
                 sample.end_offsets[partition.name] = partition.log.end_offset
+        await turns.give()
     for group in broker.groups.list():
         lags = [broker.groups.lag(name, value.offset) for name, value in group.offsets.committed.items()]
+        await turns.give()
         sample.groups[group.name] = GroupSample(
             sum(max(0, lag.records) for lag in lags),
             max((lag.ms / 1000 for lag in lags), default=0.0),

@@ -206,7 +206,10 @@ def detailed_page(measured: Measured) -> Iterator[str]:
 
 
 def _topic_flows(broker: Broker) -> Iterator[str]:
-    flows = [(labels(topic=topic, protocol=protocol), flow) for protocol, topic, flow in broker.traffic]
+    flows = []
+    for protocol, topic, flow in broker.traffic:
+        flows.append((labels(topic=topic, protocol=protocol), flow))
+        yield ""
     yield from counters("flymq_topic_messages_in_total", "Records written.", ((at, f.records_in) for at, f in flows))
     yield from counters(
         "flymq_topic_bytes_in_total", "Bytes of batches written.", ((at, f.bytes_in) for at, f in flows)
@@ -221,7 +224,7 @@ def _partitions(broker: Broker) -> Iterator[str]:
     yield from gauges(
         "kafka_topic_partitions",
         "Number of partitions of the topic.",
-        [(labels(topic=topic.name), len(topic.partitions)) for topic in topics],
+        ((labels(topic=topic.name), len(topic.partitions)) for topic in topics),
     )
     found: list[tuple[str, Partition, PartitionEntry]] = []
     for topic in topics:
@@ -271,18 +274,19 @@ def _replicas(found: list[tuple[str, Partition, PartitionEntry]]) -> Iterator[st
 
 
 def _group_details(broker: Broker) -> Iterator[str]:
-    groups = broker.groups.list()
+    named: list[tuple[str, AnyGroup]] = []
     positions: list[tuple[str, int, Lag]] = []
-    sums: dict[tuple[str, str], list[int]] = {}
-    for group in groups:
+    by_topic: dict[str, list[int]] = {}
+    for group in broker.groups.list():
         name = labels(consumergroup=group.name)
+        named.append((name, group))
         for partition, offset, lag in _lags(broker, group):
-            at = f"{name},{labels(topic=partition.topic, partition=partition.partition)}"
-            positions.append((at, offset, lag))
-            total = sums.setdefault((group.name, partition.topic), [0, 0])
+            at_topic = f"{name},{labels(topic=partition.topic)}"
+            positions.append((f'{at_topic},partition="{partition.partition}"', offset, lag))
+            total = by_topic.setdefault(at_topic, [0, 0])
             total[0] += offset
             total[1] += max(0, lag.records)
-        yield ""
+            yield ""
     yield from gauges(
         "kafka_consumergroup_current_offset", "Offset it reads next.", ((at, o) for at, o, _ in positions)
     )
@@ -294,14 +298,14 @@ def _group_details(broker: Broker) -> Iterator[str]:
         "Age of the first record it has yet to read; -1 where that is not known.",
         ((at, g.ms / 1000 if g.ms >= 0 else -1) for at, _, g in positions),
     )
-    by_topic = [(labels(consumergroup=group, topic=topic), total) for (group, topic), total in sums.items()]
     yield from gauges(
-        "kafka_consumergroup_current_offset_sum", "The offsets of a topic together.", ((at, s[0]) for at, s in by_topic)
+        "kafka_consumergroup_current_offset_sum",
+        "The offsets of a topic together.",
+        ((at, s[0]) for at, s in by_topic.items()),
     )
     yield from gauges(
-        "kafka_consumergroup_lag_sum", "The lags of a topic together.", ((at, s[1]) for at, s in by_topic)
+        "kafka_consumergroup_lag_sum", "The lags of a topic together.", ((at, s[1]) for at, s in by_topic.items())
     )
-    named = [(labels(consumergroup=group.name), group) for group in groups]
     yield from gauges("kafka_consumergroup_members", "Members of the group.", ((at, len(g.members)) for at, g in named))
     yield from gauges(
         "flymq_group_generation", "How often the group was shared out.", ((at, g.generation) for at, g in named)
@@ -310,6 +314,6 @@ def _group_details(broker: Broker) -> Iterator[str]:
 
 def _lags(broker: Broker, group: AnyGroup) -> Iterator[tuple[TopicPartition, int, Lag]]:
     """Yield where the group stands in each partition it has committed an offset for."""
-    for name, value in group.offsets.committed.items():
+    for name, value in list(group.offsets.committed.items()):  # it may change while others have their turn
         if value.offset != NO_OFFSET:
             yield name, value.offset, broker.groups.lag(name, value.offset)

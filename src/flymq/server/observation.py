@@ -56,8 +56,8 @@ class Observation:
 
     async def _run(self, samples: Samples) -> None:
         while True:
+            await samples.take()
             await asyncio.sleep(INTERVAL_S)
-            samples.take()
 
     @property
     def broker(self) -> Broker | None:
@@ -83,7 +83,7 @@ class Observation:
             raise BrokerStarting
         return detailed_page(self._measured) if detailed else broker_page(self._measured)
 
-    def diagnosis(self) -> Diagnosis:
+    async def diagnosis(self) -> Diagnosis:
         if self._samples is None:
             raise BrokerStarting
-        return self._samples.diagnosis()
+        return await self._samples.diagnosis()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
@@ -12,9 +10,9 @@ from starlette.responses import Response, StreamingResponse
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.bodies import JSON
 from flymq.gateways.rest.operations import Call
+from flymq.gateways.turns import Turns
 
 METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-_TURN_S = 0.002  # how long a page is worked on before others have their turn
 
 
 async def live(_call: Call) -> shapes.Probe:
@@ -60,17 +58,16 @@ def _page(lines: Iterator[str]) -> Response:
 async def in_turns(lines: Iterator[str]) -> AsyncIterator[str]:
     """Send the lines a few milliseconds' worth at a time."""
     piece: list[str] = []
-    until_s = time.perf_counter() + _TURN_S
+    turns = Turns()
     for line in lines:
         piece.append(line)
-        if time.perf_counter() > until_s:
+        if turns.is_over:
             yield "".join(piece)
             piece = []
-            await asyncio.sleep(0)
-            until_s = time.perf_counter() + _TURN_S
+            await turns.give()
     yield "".join(piece)
 
 
 async def diagnose(call: Call) -> shapes.Diagnosis:
     """Name what limits the broker now."""
-    return call.rest.observed.diagnosis()
+    return await call.rest.observed.diagnosis()
