@@ -2,6 +2,9 @@
 
 It measures what a Python program gets from the SDK, so it says as much about this machine and the way to the broker as
 about the broker. Without a broker it starts one, in a process of its own: in this one they would share one core's time.
+
+The latencies of single messages are those of a quiet broker, one message after another. The one at a fixed rate counts
+from the time each message was due, whatever became of those before it, so that a pause is seen by all it held up.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import cycle, islice
 from statistics import quantiles
+from struct import Struct
 from typing import NamedTuple, TypedDict, Unpack
 
 import click
@@ -24,10 +29,13 @@ from flymq.cli.options import BrokerCommand, acks_option, compression_option, co
 from flymq.cli.output import note, show
 from flymq.client.settings import DEFAULT_ADDRESS
 from flymq.client.sync.client import FlyMQClient
+from flymq.client.sync.consumer import Consumer
+from flymq.model.delivery import Persistence
 from flymq.model.errors import BrokerUnavailable
 
 _BATCH = 10_000
 _VALUES = 1_000
+_NUMBER = Struct(">Q")
 
 Advance = Callable[[int], None]
 
@@ -37,6 +45,8 @@ class _Options(TypedDict):
     size: int
     round_trips: int
     partitions: int
+    rate: int
+    persistence: str
     acks: str
     compression: str
 
@@ -76,6 +86,21 @@ class Result(NamedTuple):
 @click.option(
     "-p", "--partitions", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Of the topic."
 )
+@click.option(
+    "--rate",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    metavar="N",
+    help="Messages a second for the latency at a fixed rate.",
+)
+@click.option(
+    "--persistence",
+    type=click.Choice([level.value for level in Persistence]),
+    default=Persistence.DISK.value,
+    show_default=True,
+    help="What the topic's messages survive.",
+)
 @acks_option
 @compression_option
 @click.pass_context
@@ -89,7 +114,7 @@ def bench(context: click.Context, **options: Unpack[_Options]) -> None:
     with broker as address, connect(address, acks=options["acks"], compression=options["compression"]) as client:
         note(f"Measuring the broker at {address or DEFAULT_ADDRESS} …")
         topic = f"flymq-bench-{random.getrandbits(32):08x}"
-        client.create_topic(topic, options["partitions"])
+        client.create_topic(topic, options["partitions"], settings={"persistence": options["persistence"]})
         try:
             results = _measure(client, topic, options)
         finally:
@@ -139,6 +164,7 @@ def _measure(client: FlyMQClient, topic: str, options: _Options) -> list[Result]
         _throughput("consume one by one", options, consume_singly),
         _latency("produce and wait", options, lambda: client.produce(topic, values[0])),
         _latency("produce to consumer", options, _delivery(client, topic, values[0])),
+        _steady(client, topic, options),
     ]
 
 
@@ -153,6 +179,36 @@ def _delivery(client: FlyMQClient, topic: str, value: bytes) -> Callable[[], obj
         return next(records)
 
     return deliver
+
+
+def _steady(client: FlyMQClient, topic: str, options: _Options) -> Result:
+    """Send messages on time and return how long after its time each reached a consumer. Each carries its number."""
+    count, rate = options["round_trips"], options["rate"]
+    size = max(options["size"], _NUMBER.size)
+    consumer = client.consumer(topic, start="latest")
+    consumer.start()
+    send = client.default_producer().send
+    with ThreadPoolExecutor(max_workers=1) as reader, _progress(f"deliver {rate:,}/s", count) as advance:
+        arriving = reader.submit(_arrivals, consumer, count)
+        begun_s = time.perf_counter()
+        for number in range(count):
+            time.sleep(max(0.0, begun_s + number / rate - time.perf_counter()))
+            send(topic, _NUMBER.pack(number).ljust(size, b"x"))
+            if number % 100 == 99:
+                advance(100)
+        arrivals = arriving.result()
+    taken_ms = [(arrived_s - begun_s - number / rate) * 1000 for number, arrived_s in arrivals]
+    return _percentiles(f"deliver {rate:,}/s", taken_ms)
+
+
+def _arrivals(consumer: Consumer, count: int) -> list[tuple[int, float]]:
+    """Return the numbers of so many messages, and when each came."""
+    arrivals = []
+    for record in islice(consumer, count):
+        arrived_s = time.perf_counter()
+        assert record.value is not None
+        arrivals.append((_NUMBER.unpack_from(record.value)[0], arrived_s))
+    return arrivals
 
 
 def _throughput(what: str, options: _Options, work: Callable[[Advance], None]) -> Result:
@@ -174,6 +230,10 @@ def _latency(what: str, options: _Options, work: Callable[[], object]) -> Result
             taken_ms.append((time.perf_counter() - begun_s) * 1000)
             if len(taken_ms) % 100 == 0:
                 advance(100)
+    return _percentiles(what, taken_ms)
+
+
+def _percentiles(what: str, taken_ms: list[float]) -> Result:
     percentiles = quantiles(taken_ms, n=100)
     return Result(what, p50_ms=percentiles[49], p99_ms=percentiles[98], max_ms=max(taken_ms))
 

@@ -8,11 +8,12 @@ from flymq.client.sync.client import FlyMQClient
 
 
 def test_a_short_bench_fills_its_table_and_leaves_no_topic(flymq: Flymq) -> None:
-    measured = flymq("bench", "-n", "2000", "--round-trips", "20", "-o", "json")
+    measured = flymq("bench", "-n", "2000", "--round-trips", "20", "--persistence", "fsync", "-o", "json")
     assert measured.code == 0, measured.err
     results = {result["what"]: result for result in json.loads(measured.out)}
     assert all(result["messages_per_s"] or result["p50_ms"] for result in results.values())
-    assert len(results) == 6
+    assert len(results) == 7
+    assert 0 < results["deliver 500/s"]["p50_ms"] <= results["deliver 500/s"]["max_ms"]
     assert "flymq-bench" not in flymq("topic", "list").out.decode()
 
 
