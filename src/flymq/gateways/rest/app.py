@@ -172,14 +172,13 @@ class _Served:
             raise BrokerStarting
         principal = ""
         if operation.needs_login and rest.broker is not None:
-            host = "" if request.client is None else request.client.host
-            principal = await rest.login.principal(rest.broker, request.headers.get("authorization"), host)
-        call = Call(rest, request, principal, names_in(request.scope))
+            principal = await rest.login.principal(rest.broker, request)
+        call = Call(rest, request, principal, names_in(request.scope), dict(request.scope["headers"]))
         if operation.query is not None:
             is_given = request.scope["query_string"]
             call.query = _parse_query(request, operation.query) if is_given else self._default_query
         if self._decode is not None and not operation.reads_lines:
-            call.body = await self._parse_body(request)
+            call.body = await self._parse_body(call)
         answer = await operation.handler(call)
         if isinstance(answer, Response):
             return answer
@@ -187,15 +186,11 @@ class _Served:
             return Response(status_code=204)
         return Response(msgspec.json.encode(answer), operation.status, media_type=JSON)
 
-    async def _parse_body(self, request: Request) -> Any:
-        if media_type(request) != JSON:
-            raise UnsupportedMediaType(f"the body is {media_type(request)!r}, not {JSON!r}")
-        settings = self._rest.settings
-        body = await read_body(
-            request, self._rest.shared.budget, bytes_max=settings.body_bytes_max, timeout_s=settings.body_timeout_s
-        )
+    async def _parse_body(self, call: Call) -> Any:
+        if media_type(call) != JSON:
+            raise UnsupportedMediaType(f"the body is {media_type(call)!r}, not {JSON!r}")
         assert self._decode is not None
-        return decode_body(self._decode, body)
+        return decode_body(self._decode, await read_body(call))
 
 
 def decode_body(decode: Callable[[bytes], Any], body: bytes) -> Any:

@@ -6,9 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Iterator
 
-from starlette.requests import Request
-
-from flymq.gateways.budget import BufferBudget
+from flymq.gateways.rest.operations import Call
 from flymq.model.errors import BodyTooSlow, ConnectionLost, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 
 JSON = "application/json"
@@ -18,19 +16,19 @@ _TOO_LARGE = "Send less at once, or raise `rest.body_bytes_max`."
 _GZIP_WINDOW = 31  # what zlib calls a window of 15 bits with gzip's header
 
 
-def media_type(request: Request) -> str:
-    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+def media_type(call: Call) -> str:
+    return call.header(b"content-type", JSON).partition(";")[0].strip().lower()
 
 
 class Body:
     """The body of one request, piece by piece. Its bytes count as held until `release`."""
 
-    def __init__(self, request: Request, budget: BufferBudget, *, bytes_max: int) -> None:
-        _check_length(request, bytes_max)
-        self._receive = request.receive
-        self._budget = budget
-        self._bytes_max = bytes_max
-        self._unpack = _unpacker(request)
+    def __init__(self, call: Call) -> None:
+        self._bytes_max = call.rest.settings.body_bytes_max
+        _check_length(call, self._bytes_max)
+        self._receive = call.request.receive
+        self._budget = call.rest.shared.budget
+        self._unpack = _unpacker(call)
         self._held = 0
         self._is_complete = False
 
@@ -64,12 +62,12 @@ class Body:
         return data
 
 
-async def read_body(request: Request, budget: BufferBudget, *, bytes_max: int, timeout_s: float) -> bytes:
+async def read_body(call: Call) -> bytes:
     """Return the whole body."""
-    body = Body(request, budget, bytes_max=bytes_max)
+    body = Body(call)
     pieces: list[bytes] = []
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(call.rest.settings.body_timeout_s):
             while (piece := await body.next()) is not None:
                 pieces.append(piece)
     except TimeoutError:
@@ -79,12 +77,10 @@ async def read_body(request: Request, budget: BufferBudget, *, bytes_max: int, t
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def body_blocks(
-    request: Request, budget: BufferBudget, *, bytes_max: int, timeout_s: float
-) -> AsyncGenerator[bytes]:
+async def body_blocks(call: Call) -> AsyncGenerator[bytes]:
     """Yield blocks of whole lines, each small enough that working on it does not hold up the loop."""
-    body = Body(request, budget, bytes_max=bytes_max)
-    ends_at = asyncio.get_running_loop().time() + timeout_s
+    body = Body(call)
+    ends_at = asyncio.get_running_loop().time() + call.rest.settings.body_timeout_s
     pending = bytearray()
     try:
         while (piece := await _next(body, ends_at)) is not None:
@@ -123,14 +119,14 @@ def _end_of_lines(pending: bytes | bytearray, start: int = 0) -> int:
     return (pending.rfind(b"\n", start, full) + 1) or (pending.find(b"\n", full) + 1)
 
 
-def _check_length(request: Request, bytes_max: int) -> None:
-    length = request.headers.get("content-length", "0")
+def _check_length(call: Call, bytes_max: int) -> None:
+    length = call.header(b"content-length", "0")
     if length.isdecimal() and int(length) > bytes_max:
         raise RequestTooLarge(f"a body has at most {bytes_max} bytes, not {length}", hint=_TOO_LARGE)
 
 
-def _unpacker(request: Request) -> zlib._Decompress | None:
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+def _unpacker(call: Call) -> zlib._Decompress | None:
+    encoding = call.header(b"content-encoding", "identity").strip().lower()
     if encoding == "gzip":
         return zlib.decompressobj(_GZIP_WINDOW)
     if encoding != "identity":

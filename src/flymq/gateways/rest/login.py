@@ -11,6 +11,8 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections import OrderedDict
 
+from starlette.requests import Request
+
 from flymq.broker.broker import Broker
 from flymq.model.errors import AuthenticationFailed, Unauthenticated
 
@@ -25,16 +27,16 @@ class Login:
         self._secret = secret
         self._until_s: OrderedDict[bytes, float] = OrderedDict()
 
-    async def principal(self, broker: Broker, authorization: str | None, host: str) -> str:
+    async def principal(self, broker: Broker, request: Request) -> str:
         """Return the user's name, or raise; nobody in particular where no login is required and none is given."""
         if not broker.access.is_required:
             return ""
-        username, password = _parse_basic(authorization)
+        username, password = _parse_basic(request.headers.get("authorization"))
         digest = hmac.digest(self._secret, f"{username}\0{password}".encode(), "sha256")
         now_s = broker.clock.monotonic_s()
         if self._until_s.get(digest, 0.0) > now_s:
             return username
-        if not await broker.access.login(username, password, host):
+        if not await broker.access.login(username, password, request.client.host if request.client else ""):
             raise AuthenticationFailed("unknown user or wrong password")
         self._until_s[digest] = now_s + _REMEMBERED_S
         self._until_s.move_to_end(digest)

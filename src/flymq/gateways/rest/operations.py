@@ -28,8 +28,14 @@ class Call:
     principal: str
     path: dict[str, Any]
     """The names in the path."""
+    headers: dict[bytes, bytes]
+    """By their names in lower case. Starlette's own would be searched anew for each."""
     query: Any = None
     body: Any = None
+
+    def header(self, name: bytes, default: str = "") -> str:
+        value = self.headers.get(name)
+        return default if value is None else value.decode("latin-1")
 
     @property
     def broker(self) -> Broker:

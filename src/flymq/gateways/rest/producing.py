@@ -13,7 +13,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from flymq.broker.topics import Topic
@@ -48,16 +47,16 @@ async def produce(call: Call) -> Response:
     if is_internal(name):
         raise InvalidTopicName(f"the topic {name!r} belongs to the broker")
     topic = await call.broker.admin.get_or_create(name)
-    key = call.request.headers.get("idempotency-key")
-    if key is None:
+    if b"idempotency-key" not in call.headers:
         return await _produce(call, topic)
+    key = call.header(b"idempotency-key")
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidRequest(f"an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters")
-    body = await _read(call)
+    body = await read_body(call)
     repeatable = Repeatable((call.principal, name, key), body)
 
     async def work() -> Response:
-        return await _produce_read(_Writing(call, topic, repeatable), body)
+        return await _produce_read(call, _Writing(call, topic, repeatable), body)
 
     response, is_repeated = await call.rest.answers.once(repeatable, call.broker.clock.monotonic_s(), work)
     return Response(response.body, response.status_code, {_REPLAYED: "true"}, JSON) if is_repeated else response
@@ -65,22 +64,18 @@ async def produce(call: Call) -> Response:
 
 async def _produce(call: Call, topic: Topic) -> Response:
     writing = _Writing(call, topic)
-    if media_type(call.request) != NDJSON:
-        return await _produce_read(writing, await _read(call))
-    settings = call.rest.settings
-    blocks = body_blocks(
-        call.request, call.rest.shared.budget, bytes_max=settings.body_bytes_max, timeout_s=settings.body_timeout_s
-    )
-    async with aclosing(blocks):
+    if media_type(call) != NDJSON:
+        return await _produce_read(call, writing, await read_body(call))
+    async with aclosing(body_blocks(call)) as blocks:
         async for block in blocks:
             writing.write_lines(block)
             await asyncio.sleep(0)  # others have their turn between two blocks
     return await writing.answer()
 
 
-async def _produce_read(writing: _Writing, body: bytes) -> Response:
+async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
     """As `_produce`, with a body that was read as a whole."""
-    kind = media_type(writing.request)
+    kind = media_type(call)
     if kind == NDJSON:
         for block in line_blocks(body):
             writing.write_lines(block)
@@ -93,16 +88,6 @@ async def _produce_read(writing: _Writing, body: bytes) -> Response:
     else:
         raise UnsupportedMediaType(f"the body is {kind!r}, not {JSON!r} or {NDJSON!r}")
     return await writing.answer()
-
-
-async def _read(call: Call) -> bytes:
-    settings = call.rest.settings
-    return await read_body(
-        call.request,
-        call.rest.shared.budget,
-        bytes_max=settings.body_bytes_max,
-        timeout_s=settings.body_timeout_s,
-    )
 
 
 @dataclass(slots=True)
@@ -132,10 +117,6 @@ class _Writing:
         self._size = 0
         self._is_news = False
         """Whether something was written that was not there before."""
-
-    @property
-    def request(self) -> Request:
-        return self._call.request
 
     def write(self, records: Sequence[NewRecord]) -> None:
         """Append records to the logs."""

@@ -58,7 +58,7 @@ async def read_records(call: Call) -> Response:
 
 
 def _wants_lines(call: Call) -> bool:
-    accept = call.request.headers.get("accept", "*/*")
+    accept = call.header(b"accept", "*/*")
     if NDJSON in accept:
         return True
     if not any(kind in accept for kind in (JSON, "application/*", "*/*")):
@@ -138,7 +138,7 @@ async def tail_records(call: Call) -> Response:
     else:
         partitions = [call.broker.topics.partition(TopicPartition(topic.name, query.partition))]
     offsets = {partition.name.partition: at_position(partition, query.position) for partition in partitions}
-    seen = _parse_event_id(call.request.headers.get("last-event-id"))
+    seen = _parse_event_id(call.header(b"last-event-id"))
     offsets.update((number, offset) for number, offset in seen.items() if number in offsets)
     return StreamingResponse(_events(_Tail(call, topic.name, offsets, query)), media_type=EVENT_STREAM)
 
@@ -198,7 +198,7 @@ def _event(name: str, data: bytes, event_id: str = "") -> bytes:
     return head.encode() + b"data: " + data + b"\n\n"
 
 
-def _parse_event_id(text: str | None) -> dict[int, int]:
+def _parse_event_id(text: str) -> dict[int, int]:
     if not text:
         return {}
     try:
