@@ -24,6 +24,7 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/python -m flymq.server.settings_reference --check
 	$(BIN)/python -m flymq.cli.reference --check
 	$(BIN)/python -m flymq.gateways.rest.reference --check
+	$(BIN)/python -m flymq.spark.options_reference --check
 	$(BIN)/python tools/kafka_protocol_page.py --check
 
 bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
@@ -42,6 +43,7 @@ docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference
 	$(BIN)/python -m flymq.cli.reference
 	$(BIN)/python -m flymq.gateways.rest.reference
+	$(BIN)/python -m flymq.spark.options_reference
 	$(BIN)/python tools/kafka_protocol_page.py
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies

@@ -22,6 +22,7 @@ def pages_with_examples() -> list[Path]:
     return [page for page in PAGES if _BLOCK.search(page.read_text())]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", pages_with_examples(), ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_their_order(page, flymq_broker, monkeypatch, tmp_path):
     monkeypatch.setenv("FLYMQ_BOOTSTRAP", flymq_broker.address)

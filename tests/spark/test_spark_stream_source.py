@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.topics import collected, read_stream, values
 
 from flymq import FlyMQClient, TopicPartition
+from flymq.spark.columns import full_schema
+from flymq.spark.lag import LagListener
+from flymq.spark.options import parse_read_options
+from flymq.spark.stream_reader import IDLE_WAIT_MS, StreamReader
 from flymq.testing import TestBroker, running_broker
 
 
@@ -34,6 +39,30 @@ def test_a_restarted_query_goes_on_where_it_was_and_finds_new_partitions_from_th
         other.produce(topic, "b3", partition=3)
     assert collected(frame, tmp_path, values) == [["b0", "b3"]]
     assert collected(frame, tmp_path, values) == []
+
+
+def test_a_listener_shows_the_lag_of_every_query_under_its_name(
+    spark: SparkSession, broker: TestBroker, client: FlyMQClient, topic: str, tmp_path: Path
+) -> None:
+    listener = LagListener(broker.address, prefix=topic)
+    spark.streams.addListener(listener)
+    try:
+        put(client, topic, "a0", "a1")
+        query = read_stream(spark, broker, topic).writeStream.queryName("lagging").format("noop")
+        query.option("checkpointLocation", str(tmp_path)).trigger(once=True).start().awaitTermination()
+        group = f"{topic}-lagging"
+        until(lambda: group in [found.name for found in client.admin.list_groups()])
+        lag = client.admin.describe_group(group).positions
+        assert [(position.offset, position.lag) for position in lag] == [(1, 0), (1, 0), (0, 0)]
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
 
 
 def test_a_new_query_begins_at_the_latest_unless_told_otherwise(

@@ -32,9 +32,9 @@ def write(frame: DataFrame, broker: TestBroker, topic: str | None = None, **opti
 def start_copy(
     frame: DataFrame, broker: TestBroker, topic: str, checkpoint: Path, *, sink: str = "flymq", **options: Any
 ) -> StreamingQuery:
-    """Begin to write a stream to a topic, up to what is there now."""
-    writer = frame.writeStream.format(sink).option("bootstrapServers", broker.address).option("topic", topic)
-    writer = writer.options(**options).option("checkpointLocation", str(checkpoint))
+    """Begin to write a stream to a topic, or to those its rows name, up to what is there now."""
+    chosen = {"bootstrapServers": broker.address, **({"topic": topic} if topic else {}), **options}
+    writer = frame.writeStream.format(sink).options(**chosen).option("checkpointLocation", str(checkpoint))
     return writer.trigger(availableNow=True).start()
 
 

@@ -9,10 +9,21 @@ import logging
 
 from flymq.model.errors import FlyMQError
 from flymq.spark.link import Link
-from flymq.spark.offsets import Offsets
+from flymq.spark.offsets import Offsets, parse_partitions
+from flymq.spark.options import ReadOptions
 from flymq.wire.native.messages.groups import Commit, CommitAnswer, OffsetToCommit
 
 logger = logging.getLogger(__name__)
+
+
+def group_of(options: ReadOptions) -> str | None:
+    """Return the group whose lag the options want a query to show; None when they want none."""
+    if options.group_id is not None or options.group_id_prefix is None:
+        return options.group_id
+    topics = options.subscribe
+    if options.assign is not None:
+        topics = tuple(dict.fromkeys(name.topic for name in parse_partitions("assign", options.assign)))
+    return "-".join([options.group_id_prefix, *(topics or ["pattern"])])
 
 
 def publish(link: Link, group: str, offsets: Offsets) -> None:

@@ -225,8 +225,8 @@ class ReadOptions(ConnectionOptions):
     group_id: str | None = _option(
         None, _text, "Consumer group under which a stream shows how far it has come, for lag views. It is never read."
     )
-    group_id_prefix: str = _option(
-        "spark", _text, "Beginning of the group's name, before the query's, where groupId is not given."
+    group_id_prefix: str | None = _option(
+        None, _text, "Without groupId, the beginning of that group's name; the topics are the rest of it."
     )
     isolation: Isolation = _option(
         Isolation.READ_COMMITTED,

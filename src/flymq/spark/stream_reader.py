@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from flymq.host.clock import SystemClock
 from flymq.model.errors import InvalidOption, TopicNotFound
 from flymq.model.names import TopicPartition
-from flymq.spark.groups import publish
+from flymq.spark.groups import group_of, publish
 from flymq.spark.link import link_to
 from flymq.spark.offsets import Offsets, from_spark, lost, to_spark
 from flymq.spark.options import ReadOptions
@@ -50,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start = wanted_start(options, default="latest")
         self._target: Offsets | None = None
         self._published: Offsets = {}
+        self._latest: Offsets = {}
         self._last_trigger_s: float | None = None
 
     # --- where
@@ -76,10 +77,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        with hints_in_errors():
-            positions = self._positions()
-            return to_spark(positions.latest(positions.partitions()))
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """For the query's progress; it tells what was seen last, since a report must neither fail nor take time."""
+        return to_spark(self._latest) if self._latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with hints_in_errors():
@@ -128,6 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             partitions = [name for name in partitions if name in self._target]
         latest = positions.latest(partitions)
+        self._latest = latest
         if self._target is not None:
             latest = {name: min(offset, self._target[name]) for name, offset in latest.items()}
         new = [name for name in partitions if name not in start]
@@ -175,6 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise lost(what)
 
     def _publish(self, offsets: Offsets) -> None:
-        if self._options.group_id is not None and offsets != self._published:
+        group = group_of(self._options)
+        if group is not None and offsets != self._published:
             self._published = offsets
-            publish(link_to(self._options.connection()), self._options.group_id, offsets)
+            publish(link_to(self._options.connection()), group, offsets)

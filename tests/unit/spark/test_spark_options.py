@@ -8,6 +8,7 @@ from flymq import generate_key
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import InvalidOption, InvalidSetting
 from flymq.record.compression import Compression
+from flymq.spark.groups import group_of
 from flymq.spark.options import ReadOptions, parse_read_options, parse_write_options
 
 
@@ -106,6 +107,14 @@ def test_a_named_write_has_both_a_name_and_a_number() -> None:
         parse_write_options({"txnVersion": "1"})
     with pytest.raises(InvalidOption, match="colon"):
         parse_write_options({"txnAppId": "a:b", "txnVersion": "1"})
+
+
+def test_a_group_has_the_name_that_is_given_or_one_made_of_the_topics() -> None:
+    assert group_of(read()) is None
+    assert group_of(read(groupId="g", groupIdPrefix="p")) == "g"
+    assert group_of(read(groupIdPrefix="p")) == "p-orders"
+    assert group_of(parse_read_options({"assign": '{"b": [0, 1], "a": [1]}', "groupIdPrefix": "p"})) == "p-a-b"
+    assert group_of(parse_read_options({"subscribePattern": "o.*", "groupIdPrefix": "p"})) == "p-pattern"
 
 
 def test_secrets_are_not_shown() -> None:

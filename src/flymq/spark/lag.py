@@ -1,0 +1,59 @@
+"""A listener that lets the broker know how far every query of a session has come, under the query's name.
+
+    spark.streams.addListener(LagListener("localhost:9092"))
+
+The option `groupId` does the same for one query, but learns that a micro-batch is done only when the next one is
+planned. A query that runs once an hour shows its lag in time with this listener.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from flymq.spark.groups import publish
+from flymq.spark.link import link_to
+from flymq.spark.offsets import Offsets, from_spark
+from flymq.spark.options import ConnectionOptions
+
+
+class LagListener(StreamingQueryListener):
+    """Commits the end of every micro-batch for the group `<prefix>-<name of the query, or its id>`."""
+
+    def __init__(self, bootstrap_servers: str | None = None, *, prefix: str = "spark", **options: Any) -> None:
+        self._options = ConnectionOptions(bootstrap_servers=bootstrap_servers, **options)
+        self._prefix = prefix
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        reached: Offsets = {}
+        for source in progress.sources:
+            reached |= _offsets(source.endOffset)
+        if reached:
+            group = f"{self._prefix}-{progress.name or progress.id}"
+            publish(link_to(self._options.connection()), group, reached)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+
+def _offsets(text: str) -> Offsets:
+    """Return the offsets of one of our sources; nothing for those of another kind."""
+    try:
+        return from_spark(json.loads(text))
+    except (TypeError, ValueError, AttributeError):
+        return {}
