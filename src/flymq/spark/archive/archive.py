@@ -49,6 +49,10 @@ class Archive:
         """Whether this batch of this query is in the archive."""
         return (self.root / MANIFESTS / manifest_file(query, batch)).exists()
 
+    def batch_rows(self, query: str, batch: int) -> int:
+        """Return how many records a batch of a query has brought into the archive."""
+        return self.manifest(manifest_file(query, batch)).rows if self.has_batch(query, batch) else 0
+
     def publish(self, manifest: Manifest) -> None:
         """Make a batch part of the archive: all of it when this returns, none of it before. Once only.
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from flymq.model.errors import InvalidPipeline, NotInArchive, TargetDisturbed
 from flymq.model.names import TopicPartition
 from flymq.spark.archive.archive import Archive
+from flymq.spark.archive.files import check_presence
 from flymq.spark.archive.manifest import GroupOffsets, Manifest, Piece, TopicState, by_partition
 from flymq.spark.archive.selection import Selection, count_selected, selected
 
@@ -59,7 +60,7 @@ class RestoreTask(NamedTuple):
 def plan_restore(
     archive: Archive, topics: Sequence[str] = (), selection: Selection | None = None, *, rename: str | None = None
 ) -> RestorePlan:
-    """Return what a restore of these topics would write; of all topics if none is named."""
+    """Return what a restore of these topics would write; of all if none is named. Damage that shows is raised."""
     selection = selection or Selection()
     manifests = archive.manifests()
     pieces = by_partition(manifests)
@@ -70,6 +71,10 @@ def plan_restore(
         raise NotInArchive(f"{archive.root} does not hold {', '.join(missing)}", hint=there)
     if rename is not None and len(wanted) != 1:
         raise InvalidPipeline(f"{len(wanted)} topics cannot all become {rename}", hint="Name one topic to be renamed.")
+    for name, of_partition in pieces.items():
+        for piece in of_partition if name.topic in wanted else ():
+            if not selection.takes_none(piece):
+                check_presence(archive.root, piece)
     parts = [
         PartitionPlan(
             source=name,

@@ -104,14 +104,16 @@ def restore_partition(task: RestoreTask, options: Mapping[str, str]) -> int:
     from flymq.spark.link import link_to
     from flymq.spark.options import parse_write_options
     from flymq.spark.producing import AttemptProducer
+    from flymq.spark.wording import hints_in_errors
 
     written = {**options, "topic": task.part.target.topic, "includeTimestamp": "true", "delivery": "at_least_once"}
     parsed = parse_write_options(written)
     link = link_to(parsed.connection(), expects_broker=True)
     producer = AttemptProducer(link, parsed, transactional_id="", first_turn=0)
-    for batch in rows_left(task):
-        producer.write(_as_sink_rows(batch, task.part.target.partition))
-    producer.finish()
+    with hints_in_errors():
+        for batch in rows_left(task):
+            producer.write(_as_sink_rows(batch, task.part.target.partition))
+        producer.finish()
     return producer.row_count
 
 

@@ -52,4 +52,5 @@ class ArchiveJob(Job, frozen=True, kw_only=True, tag="archive", omit_defaults=Tr
         with archive.lock():
             archive.sweep()
             ranges = run.spark.readStream.format(ArchiveStream.name()).options(**options).load()
-            run.stream(ranges.writeStream.format(ArchiveStream.name()).options(**options))
+            writer = ranges.writeStream.format(ArchiveStream.name()).options(**options)
+            run.stream(writer, count=lambda report: archive.batch_rows(str(report.id), report.batchId))

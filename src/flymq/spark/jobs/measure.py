@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flymq.spark.jobs.folder import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+    Report: TypeAlias = StreamingQueryProgress
+
+CountRecords: TypeAlias = "Callable[[Report], int]"
+
+
+def records_read(report: Report) -> int:
+    """Return how many records a batch has read: by its offsets, which count once however often a job looks at a row.
+
+    Only the first batch of a query has nothing to begin with in its report.
+    """
+    if all(source.startOffset for source in report.sources):
+        return sum(_distance(source.startOffset, source.endOffset) for source in report.sources)
+    return int(report.numInputRows)
+
 
 class Measure:
-    """Sums up batches. Records are counted by their offsets: a job may read something else than one row for each."""
+    """Sums up batches."""
 
-    def __init__(self, before: Progress) -> None:
+    def __init__(self, before: Progress, count: CountRecords) -> None:
+        self._count = count
         self._batches = before.batches
         self._records = before.records
         self._records_per_s = 0.0
         self._behind: int | None = None
-        self._last_batch: int | None = None
+        self._last_batch = -1
 
-    def add(self, reports: Iterable[StreamingQueryProgress]) -> bool:
+    def add(self, reports: Iterable[Report]) -> bool:
         """Take in the reports that are new; return whether there are any. Spark repeats itself while nothing comes."""
-        is_news = False
+        before = self.changes()
         for report in reports:
-            read = sum(_distance(source.startOffset, source.endOffset) for source in report.sources)
-            behind = [
-                _distance(source.endOffset, source.latestOffset) for source in report.sources if source.latestOffset
-            ]
-            if behind:
-                is_news = is_news or sum(behind) != self._behind
-                self._behind = sum(behind)
-            if not read or (self._last_batch is not None and report.batchId <= self._last_batch):
-                continue
-            self._last_batch = report.batchId
-            self._batches = max(self._batches, report.batchId + 1)
-            self._records += read
-            self._records_per_s = read * 1000 / max(1, report.batchDuration)
-            is_news = True
-        return is_news
+            ends = [(source.endOffset, source.latestOffset) for source in report.sources]
+            self._behind = sum(_distance(*end) for end in ends) if all(latest for _, latest in ends) else None
+            if report.batchId > self._last_batch and (records := self._count(report)):
+                self._last_batch = report.batchId
+                self._batches = max(self._batches, report.batchId + 1)
+                self._records += records
+                self._records_per_s = records * 1000 / max(1, report.batchDuration)
+        return self.changes() != before
 
     def changes(self) -> dict[str, Any]:
         """Return the fields of `Progress` that may have changed."""
@@ -54,8 +62,8 @@ class Measure:
 
 def _distance(start: str | None, end: str | None) -> int:
     """Return how many offsets lie between two of Spark's offsets of a source, which are JSON."""
-    begin, finish = _offsets(start), _offsets(end)
-    return sum(max(0, offset - begin.get(name, 0)) for name, offset in finish.items())
+    begin = _offsets(start)
+    return sum(max(0, offset - begin.get(name, 0)) for name, offset in _offsets(end).items())
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:

@@ -15,7 +15,7 @@ from flymq.spark.archive.broker_state import OWN_GROUPS
 from flymq.spark.jobs.connection import Connection
 from flymq.spark.jobs.failures import failure_of
 from flymq.spark.jobs.folder import PipelineFolder, Progress, State
-from flymq.spark.jobs.measure import Measure
+from flymq.spark.jobs.measure import CountRecords, Measure, records_read
 from flymq.spark.session import LOCAL_MASTER, open_session
 
 if TYPE_CHECKING:
@@ -60,17 +60,16 @@ class Run:
         self.folder.report(self._progress)
         self._on_progress(self._progress)
 
-    def stream(self, writer: DataStreamWriter) -> None:
+    def stream(self, writer: DataStreamWriter, count: CountRecords = records_read) -> None:
         """Run a streaming query with the pipeline's checkpoint, until its end or until this is to stop."""
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint.absolute())).queryName(self.folder.name)
         if self._job.once:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self._job.every_ms} milliseconds")
-        self._watch(writer.start())
+        self._watch(writer.start(), Measure(self._progress, count))
 
-    def _watch(self, query: StreamingQuery) -> None:
-        measure = Measure(self._progress)
+    def _watch(self, query: StreamingQuery, measure: Measure) -> None:
         try:
             while not query.awaitTermination(_LOOK_EVERY_S):
                 if measure.add(query.recentProgress):
@@ -93,9 +92,22 @@ class Run:
         return self.spark.readStream.format("flymq").options(**source.options(), **_given(options)).load()
 
     def write(self, records: DataFrame, *, mode: str = "append", **options: Any) -> None:
-        """Write a stream to topics, each record exactly once."""
-        writer = records.writeStream.format("flymq").outputMode(mode)
-        self.stream(writer.options(**self._job.broker.options(), **_given(options)))
+        """Write a stream to topics, each record exactly once.
+
+        A sink in Python takes what is added, not what has changed. Updates go in as batches instead, each under the
+        query's name and the batch's number, so that one that is repeated does nothing.
+        """
+        sink = {**self._job.broker.options(), **_given(options)}
+        writer = records.writeStream.outputMode(mode)
+        if mode == "append":
+            self.stream(writer.format("flymq").options(**sink))
+            return
+
+        def add(batch: DataFrame, batch_id: int) -> None:
+            named = {"txnAppId": self.query_of(batch), "txnVersion": str(batch_id)}
+            batch.write.format("flymq").mode("append").options(**sink, **named).save()
+
+        self.stream(writer.foreachBatch(add))
 
     def write_parquet(self, rows: DataFrame, folder: str) -> None:
         """Write a stream to a folder, each row exactly once: a batch that is repeated replaces its own files."""
