@@ -30,6 +30,7 @@ SUITES = {
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
     "peers": "benchmarks.peers.suite",
+    "programs": "benchmarks.peers.programs",
 }
 """The order of a whole run, and of the report."""
 

@@ -24,7 +24,7 @@ PICTURES = {
 }
 TITLES = {
     "peers": "Beside its peers",
-    "python_clients": "Python programs and librdkafka, beside its peers",
+    "programs": "What a program gets",
     "throughput": "Throughput by message size",
     "latency": "End-to-end latency at fixed rates",
     "breadth": "Many partitions, clients and readers",

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import Protocol
 
 from benchmarks.peers.cache import VARIABLE, cache
 from benchmarks.peers.catalogue import DRIVERS
-from benchmarks.peers.contender import Driver
+from benchmarks.peers.librdkafka import PerformanceTool
+
+
+class Installable(Protocol):
+    """A system, or a tool to load one with."""
+
+    @property
+    def name(self) -> str: ...
+
+    def missing(self) -> str | None: ...
+
+    def install(self) -> None: ...
+
+
+WANTED: Sequence[Installable] = (*DRIVERS, PerformanceTool())
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,20 +32,20 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     print(f"The cache folder is {cache()}; {VARIABLE} sets another one.")
     if chosen.action == "install":
-        failed = [driver for driver in DRIVERS if driver.missing() and not _install(driver)]
+        failed = [wanted for wanted in WANTED if wanted.missing() and not _install(wanted)]
         return 1 if failed else 0
-    for driver in DRIVERS:
-        reason = driver.missing()
-        print(f"{driver.name:16} {f'left out: {reason}' if reason else driver.version()}")
+    for wanted in WANTED:
+        reason = wanted.missing()
+        print(f"{wanted.name:20} {f'left out: {reason}' if reason else 'is here'}")
     return 0
 
 
-def _install(driver: Driver) -> bool:
-    print(f"Fetching {driver.name} …", flush=True)
+def _install(wanted: Installable) -> bool:
+    print(f"Fetching {wanted.name} …", flush=True)
     try:
-        driver.install()
+        wanted.install()
     except (OSError, RuntimeError) as error:
-        print(f"{driver.name} cannot be fetched here, and will be left out: {error}", file=sys.stderr)
+        print(f"{wanted.name} cannot be fetched here, and will be left out: {error}", file=sys.stderr)
         return False
     return True
 

@@ -79,7 +79,7 @@ def test_an_absent_peer_is_left_out_with_a_line_that_says_why(capsys):
 
 def test_a_peer_that_cannot_be_fetched_is_named_and_the_others_are_tried(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    monkeypatch.setattr(peers_program, "DRIVERS", [AbsentDriver(), AbsentDriver()])
+    monkeypatch.setattr(peers_program, "WANTED", [AbsentDriver(), AbsentDriver()])
     assert peers_program.main(["install"]) == 1
     told = capsys.readouterr()
     assert told.out.count("Fetching SomeMQ") == 2
@@ -88,7 +88,7 @@ def test_a_peer_that_cannot_be_fetched_is_named_and_the_others_are_tried(monkeyp
 
 def test_the_list_says_what_is_missing(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    monkeypatch.setattr(peers_program, "DRIVERS", [AbsentDriver()])
+    monkeypatch.setattr(peers_program, "WANTED", [AbsentDriver()])
     assert peers_program.main(["list"]) == 0
     assert "left out: it is nowhere" in capsys.readouterr().out
     assert cache() == tmp_path
