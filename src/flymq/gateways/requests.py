@@ -22,4 +22,5 @@ class Requests:
         histogram.observe(seconds)
 
     def failed(self, protocol: str, code: str) -> None:
+        """Count a request that was answered with an error, or a part of one."""
         self.failures[protocol, code] += 1

@@ -104,7 +104,7 @@ def _connections(measured: Measured) -> Iterator[str]:
     )
     yield from counters(
         "flymq_request_failures_total",
-        "Requests that were answered with an error.",
+        "Requests, or parts of one, that were answered with an error.",
         [(labels(protocol=protocol, code=code), count) for (protocol, code), count in requests.failures.items()],
     )
 

@@ -1,6 +1,7 @@
 """Produce and fetch, as the protocol has them."""
 
 import threading
+from urllib.request import urlopen
 
 from benchmarks.raw_client import RawClient
 
@@ -157,7 +158,7 @@ def test_deleted_records_are_gone_and_the_rest_stays(client):
     assert client.ask(Fetch(partitions=[FetchPartition("t", 0, 0)])).partitions[0].error.code == "OFFSET_OUT_OF_RANGE"
 
 
-def test_a_batch_sent_twice_by_an_idempotent_producer_is_stored_once(client):
+def test_a_batch_sent_twice_by_an_idempotent_producer_is_stored_and_counted_once(client, flymq_broker):
     create(client)
     producer = client.ask(InitProducer())
     batch = encode_batch(
@@ -166,6 +167,8 @@ def test_a_batch_sent_twice_by_an_idempotent_producer_is_stored_once(client):
     request = ProduceBatch(partitions=[PartitionBatches("t", 0, batch)])
     assert [client.ask(request).partitions[0].base_offset for _ in range(3)] == [0, 0, 0]
     assert fetch(client) == [b"once"]
+    page = urlopen(f"http://{flymq_broker.address}/metrics").read().decode()
+    assert 'flymq_messages_in_total{protocol="native"} 1\n' in page
 
 
 def test_two_producers_never_get_the_same_id(client):

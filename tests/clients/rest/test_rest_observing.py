@@ -10,12 +10,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from flymq import FlyMQClient, __version__
-from flymq.model.errors import AddressInUse
+from flymq.model.errors import AddressInUse, MessageTooLarge, OffsetOutOfRange
 from flymq.server.build import Server
 from flymq.server.settings import load_config
 from flymq.testing import TestBroker, running_broker
@@ -136,6 +136,27 @@ def test_requests_are_timed_and_failures_counted(http: httpx.Client, api: httpx.
     assert value(http, "/metrics", "flymq_request_failures_total", protocol="http", code="TOPIC_NOT_FOUND") >= 1
     labels = {"protocol": "http", "operation": "describe_topic"}
     assert value(http, "/metrics", "flymq_request_duration_seconds_count", **labels) >= 1
+
+
+def test_what_fails_in_part_of_a_request_is_counted_too(
+    http: httpx.Client, api: httpx.Client, broker: TestBroker, topic: str
+) -> None:
+    api.patch(f"/topics/{topic}/config", json={"config": {"max.message.bytes": 1000}})
+    assert api.post(f"/topics/{topic}/records", json={"records": [{"value": "x" * 2000}]}).status_code == 207
+    with FlyMQClient(broker.address) as client, pytest.raises(MessageTooLarge):
+        client.produce(topic, b"x" * 2000)
+    kafka = Producer({"bootstrap.servers": broker.address, "log_level": 0})
+    kafka.produce(topic, b"x" * 2000)
+    assert kafka.flush(20) == 0
+    for protocol in ("http", "native", "kafka"):
+        labels = {"protocol": protocol, "code": "MESSAGE_TOO_LARGE"}
+        assert value(http, "/metrics", "flymq_request_failures_total", **labels) >= 1
+    api.get(f"/topics/{topic}/partitions/0/records?offset=99")
+    with FlyMQClient(broker.address) as client, pytest.raises(OffsetOutOfRange):
+        client.fetch(topic, 0, 99)
+    for protocol in ("http", "native"):
+        labels = {"protocol": protocol, "code": "OFFSET_OUT_OF_RANGE"}
+        assert value(http, "/metrics", "flymq_request_failures_total", **labels) >= 1
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists(

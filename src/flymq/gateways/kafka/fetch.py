@@ -108,6 +108,8 @@ def _respond(
     for at, wanted in enumerate(opened.wanted):
         error = refused.get(at)
         read = next(found) if error is None else PartitionRead(TopicPartition("", 0), error=error)
+        if read.error is not None:
+            connection.shared.requests.failed(connection.protocol, read.error.code)
         if opened.is_incremental and not wanted.is_news(read):
             continue
         if session is not None:

@@ -75,9 +75,11 @@ def _append(
                 request.transactional_id, partition, records, acks
             )
     except FlyMQError as error:
+        connection.shared.requests.failed(connection.protocol, error.code)
         return PartitionProduceResponse(number, code_of(error), -1, error_message=error.message)
-    count = appended.last_offset - appended.base_offset + 1
-    connection.broker.traffic.wrote(connection.protocol, topic, count, len(records))
+    if not appended.repeated:
+        count = appended.last_offset - appended.base_offset + 1
+        connection.broker.traffic.wrote(connection.protocol, topic, count, len(records))
     answer = PartitionProduceResponse(
         number, ErrorCode.NONE, appended.base_offset, appended.append_time_ms, partition.log.start_offset
     )

@@ -129,10 +129,12 @@ def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> 
                 if durable is not None:
                     waiting.append(durable)
         except FlyMQError as error:
+            connection.shared.requests.failed(connection.protocol, error.code)
             parts.append(wire.PartitionAppended(topic, number, error=Failure.of(error)))
             continue
         base_offset = appended.base_offset
-        broker.traffic.wrote(connection.protocol, topic, appended.last_offset - base_offset + 1, len(batches))
+        if not appended.repeated:
+            broker.traffic.wrote(connection.protocol, topic, appended.last_offset - base_offset + 1, len(batches))
         parts.append(
             wire.PartitionAppended(topic, number, base_offset, appended.append_time_ms, partition.log.start_offset)
         )
@@ -193,6 +195,8 @@ def fetch_frame(connection: NativeConnection, request_id: int, reads: list[Parti
     pieces = interleave(encode_around(answer, [read.length for read in reads]), reads)
     size = 0
     for read in reads:
+        if read.error is not None:
+            connection.shared.requests.failed(connection.protocol, read.error.code)
         if read.length:
             size += read.length
             connection.broker.traffic.read(connection.protocol, read.name.topic, read.offsets, read.length)

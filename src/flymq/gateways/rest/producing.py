@@ -210,6 +210,7 @@ class _Writing:
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
     def _fail(self, places: Iterable[int], error: FlyMQError) -> None:
+        self._call.rest.shared.requests.failed("http", error.code)
         problem = to_problem(error)
         for place in places:
             self._results[place] = RecordResult(error=problem)
