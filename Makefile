@@ -13,6 +13,9 @@ help:  ## Show these targets
 run: $(VENV)/.server  ## Start a broker for trying things out, in the foreground
 	@exec $(BIN)/flymq server start --dev
 
+demo: $(VENV)/.spark  ## See it all work: broker, feed, a pipeline on Spark, its result; ends by itself
+	@exec $(BIN)/flymq demo $(ARGS)
+
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
@@ -52,6 +55,9 @@ lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra dev \
 	    --override requirements/overrides.txt \
 	    pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra server --extra cli --extra spark \
+	    --constraint requirements/dev.txt --no-annotate \
+	    pyproject.toml -o requirements/spark.txt
 
 clean:  ## Remove everything that was built or installed here
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/results site flymq-data
@@ -76,8 +82,14 @@ $(VENV)/.server: $(VENV)/bin/python requirements/server.txt $(BUILD_TOOLS) $(NAT
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/bin/python requirements/spark.txt $(BUILD_TOOLS) $(NATIVE)
+	@echo "Installing FlyMQ with Spark into $(VENV), once: about half a gigabyte …"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements/spark.txt -r $(BUILD_TOOLS)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@ $(VENV)/.server
+
 $(VENV)/.dev: $(VENV)/bin/python requirements/dev.txt $(BUILD_TOOLS) $(NATIVE)
 	@echo "Installing FlyMQ and its development tools into $(VENV) …"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements/dev.txt -r $(BUILD_TOOLS)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
-	@touch $@ $(VENV)/.server
+	@touch $@ $(VENV)/.server $(VENV)/.spark

@@ -20,6 +20,7 @@ COMMANDS = {
     "pipeline": "Run data pipelines: projects of tables, and ready jobs that archive, transform and mirror topics.",
     "backup": "Keep a whole broker in a folder.",
     "restore": "Bring a broker back from a backup.",
+    "demo": "See it all work: a broker, a feed of orders, an aggregation on Spark, and its result.",
     "bench": "Measure how fast a broker is from here.",
     "doctor": "Check this machine and the broker, and say what to do.",
     "completion": "Print the script that completes commands in a shell.",
