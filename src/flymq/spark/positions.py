@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 
@@ -102,9 +103,8 @@ class Positions:
     # --- waiting
 
     def wait_beyond(self, offsets: Offsets, wait_ms: int) -> None:
-        """Return when one of the partitions has a record at its offset, or when the time is over."""
-        if offsets:
-            self._link.run(_wait_beyond(self._link.cluster, offsets, wait_ms, self._options.isolation))
+        """Return when one of the partitions has a record at its offset, when the time is over, or a broker goes."""
+        self._link.run(_wait_beyond(self._link.cluster, offsets, wait_ms, self._options.isolation))
 
 
 async def _list(cluster: Cluster, wanted: Offsets, isolation: Isolation) -> Offsets:
@@ -117,16 +117,25 @@ async def _list(cluster: Cluster, wanted: Offsets, isolation: Isolation) -> Offs
 
 
 async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolation: Isolation) -> None:
-    """Let the leader of the first partition answer when it has something: one of many is enough to begin with."""
+    """Let the leaders answer when they have something: the first answer is enough."""
     by_leader: dict[int, list[FetchPartition]] = {}
     for (topic, partition), offset in offsets.items():
         leader = await cluster.leader_of(topic, partition)
         by_leader.setdefault(leader, []).append(FetchPartition(topic, partition, offset, max_bytes=1))
-    for leader, parts in by_leader.items():
-        request = Fetch(partitions=parts, max_wait_ms=wait_ms // len(by_leader), isolation=isolation)
-        answer = await cluster.tell(request, FetchAnswer, broker=leader)
-        if any(part.batches for part in answer.partitions):
-            return
+    requests = {
+        leader: Fetch(partitions=parts, max_wait_ms=wait_ms, isolation=isolation) for leader, parts in by_leader.items()
+    }
+    tasks = [
+        asyncio.create_task(cluster.tell(request, FetchAnswer, broker=leader)) for leader, request in requests.items()
+    ]
+    if not tasks:
+        await asyncio.sleep(wait_ms / 1000)
+        return
+    _, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    # What went wrong, if anything, the next question will tell, and that one is repeated.
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _assigned(asked: list[TopicPartition], counts: dict[str, int]) -> list[TopicPartition]:

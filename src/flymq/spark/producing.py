@@ -6,6 +6,7 @@ recognises what is sent again after a lost answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -32,7 +33,9 @@ from flymq.wire.native.messages.transactions import (
     InitProducerAnswer,
 )
 
-_PARCEL_BYTES_MAX = 4 << 20
+_REQUEST_BYTES_MAX = 4 << 20
+_REQUEST_BATCHES_MAX = 5
+"""For one partition: a broker recognises so many batches of a producer when they come again."""
 
 
 class Parcel(NamedTuple):
@@ -53,6 +56,7 @@ class AttemptProducer:
         self._sending: Future[None] | None = None
         self._waiting: list[Parcel] = []
         self._waiting_bytes = 0
+        self._waiting_for: Counter[TopicPartition] = Counter()
         self.identity: InitProducerAnswer | None = None
         self.row_count = 0
 
@@ -67,10 +71,11 @@ class AttemptProducer:
             known = self._link.run(self._topic(topic))
             self._encoder.learn(topic, *known)
         for name, batch in self._encoder.encode(rows, SystemClock().now_ms()):
-            if self._waiting and self._waiting_bytes + len(batch) > _PARCEL_BYTES_MAX:
+            if self._is_full_for(name, len(batch)):
                 self._send()
             self._waiting.append(Parcel(name, batch))
             self._waiting_bytes += len(batch)
+            self._waiting_for[name] += 1
         self.row_count += rows.num_rows
 
     def finish(self) -> None:
@@ -92,12 +97,17 @@ class AttemptProducer:
         with suppress(FlyMQError):
             self._link.run(self._link.cluster.tell(request, EndTxnAnswer))
 
+    def _is_full_for(self, name: TopicPartition, size: int) -> bool:
+        is_too_large = self._waiting_bytes + size > _REQUEST_BYTES_MAX
+        return bool(self._waiting) and (is_too_large or self._waiting_for[name] == _REQUEST_BATCHES_MAX)
+
     def _send(self) -> None:
         self._wait()
         if self._waiting:
             request = ProduceBatch(partitions=[], acks=self._options.acks, transactional_id=self._transactional_id)
             self._sending = self._link.start(_send_all(self._link.cluster, request, self._waiting))
         self._waiting, self._waiting_bytes = [], 0
+        self._waiting_for.clear()
 
     def _wait(self) -> None:
         sending, self._sending = self._sending, None

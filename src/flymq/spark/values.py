@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from msgspec import msgpack
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
@@ -51,10 +52,7 @@ def decode_json(frame: DataFrame, schema: StructType | str) -> DataFrame:
 
 def decode_messagepack(frame: DataFrame, schema: StructType | str) -> DataFrame:
     """Add what MessagePack values, which are maps, hold of these fields. Fields that are missing are null."""
-    from msgspec import msgpack
-
-    decoder = msgpack.Decoder(dict)
-    return _decoded(frame, _struct(schema), decoder.decode)
+    return _decoded(frame, _struct(schema), _parse_map)
 
 
 def decode_avro(frame: DataFrame, schema: AvroSchema, *, prefix_bytes: int = 0) -> DataFrame:
@@ -80,6 +78,10 @@ def dead_letters(frame: DataFrame, topic: str) -> DataFrame:
     return frame.where(F.col(ERROR).isNotNull()).select(
         F.lit(topic).alias("topic"), *keys, "value", headers.cast(HEADERS).alias("headers")
     )
+
+
+def _parse_map(value: bytes) -> dict[str, Any]:
+    return msgpack.decode(value, type=dict[str, Any])
 
 
 def _header(name: str, content: Any) -> Any:
