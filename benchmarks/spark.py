@@ -111,7 +111,8 @@ class Rate:
     per_cpu_s: float
 
 
-def _measured(java: int, rows: int, work: Callable[[], None]) -> Rate:
+def measured_rate(java: int, rows: int, work: Callable[[], object]) -> Rate:
+    """Do some work on rows with the Java process of a session; return how fast that was."""
     cpu_before_s, before_s = _tree_cpu_s(java), time.perf_counter()
     work()
     return Rate(rows / (time.perf_counter() - before_s), rows / (_tree_cpu_s(java) - cpu_before_s))
@@ -138,7 +139,7 @@ def _beside(
 ) -> list[Row]:
     """Measure both in turns, so that a neighbour on the machine disturbs both."""
     ours(), ceiling()  # the first round starts workers
-    pairs = [(_measured(java, rows, ours), _measured(java, rows, ceiling)) for _ in range(rounds)]
+    pairs = [(measured_rate(java, rows, ours), measured_rate(java, rows, ceiling)) for _ in range(rounds)]
     return [
         row(
             f"{what}, {unit}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -25,9 +25,6 @@ class Job(Struct, frozen=True, kw_only=True, tag_field="job", omit_defaults=True
     """The least time between the beginnings of two batches."""
     master: str | None = None
     """The Spark cluster to run on; this machine if not given."""
-
-    is_endless: ClassVar[bool] = True
-    """Whether the job goes on by itself, unless `once` is asked for."""
 
     @property
     def default_name(self) -> str:

@@ -31,7 +31,7 @@ class Measure:
 
     def __init__(self, before: Progress, count: CountRecords) -> None:
         self._count = count
-        self._batches = before.batches
+        self.batches = before.batches
         self._records = before.records
         self._records_per_s = 0.0
         self._behind: int | None = None
@@ -45,7 +45,7 @@ class Measure:
             self._behind = sum(_distance(*end) for end in ends) if all(latest for _, latest in ends) else None
             if report.batchId > self._last_batch and (records := self._count(report)):
                 self._last_batch = report.batchId
-                self._batches = max(self._batches, report.batchId + 1)
+                self.batches = max(self.batches, report.batchId + 1)
                 self._records += records
                 self._records_per_s = records * 1000 / max(1, report.batchDuration)
         return self.changes() != before
@@ -53,7 +53,7 @@ class Measure:
     def changes(self) -> dict[str, Any]:
         """Return the fields of `Progress` that may have changed."""
         return {
-            "batches": self._batches,
+            "batches": self.batches,
             "records": self._records,
             "records_per_s": self._records_per_s,
             "behind": self._behind,

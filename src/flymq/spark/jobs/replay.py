@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from flymq.model.errors import InvalidPipeline
 from flymq.spark.jobs.job import Job
@@ -20,8 +20,6 @@ _OF_DEAD_LETTERS = "flymq-"
 
 class ReplayJob(Job, frozen=True, kw_only=True, tag="replay", omit_defaults=True):
     """Write records of a topic again. Started once more, it goes on with what has come since."""
-
-    is_endless: ClassVar[bool] = False
 
     topic: str
     to: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -47,8 +47,6 @@ _LOOK_EVERY_S = 0.5
 
 class RestoreJob(Job, frozen=True, kw_only=True, tag="restore", omit_defaults=True):
     """Bring topics back from an archive. Killed and started again, it goes on with the next record."""
-
-    is_endless: ClassVar[bool] = False
 
     archive: str
     topics: list[str] = []  # noqa: RUF012 - msgspec copies it

@@ -70,12 +70,15 @@ class Run:
         self._watch(writer.start(), Measure(self._progress, count))
 
     def _watch(self, query: StreamingQuery, measure: Measure) -> None:
+        batches_then: int | None = None
         try:
             while not query.awaitTermination(_LOOK_EVERY_S):
                 if measure.add(query.recentProgress):
                     self.report(**measure.changes())
-                if self.is_stopping and not query.status["isTriggerActive"]:
-                    break
+                if self.is_stopping:
+                    batches_then = measure.batches if batches_then is None else batches_then
+                    if measure.batches > batches_then or not query.status["isTriggerActive"]:
+                        break
         finally:
             query.stop()  # what an unfinished batch has written is not visible, or is written again as it was
         if measure.add(query.recentProgress):
@@ -141,13 +144,11 @@ def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: Non
             with open_session(f"flymq {folder.name}", master=master, java_log=folder.log) as spark:
                 _hush_spark()
                 run_in_session(spark, folder, job, stopping, on_progress)
-        except BaseException as error:
+        except Exception as error:
             failure = failure_of(error)
-            failed = msgspec.structs.replace(
-                folder.progress(), state=State.FAILED, error=failure.message, hint=failure.hint
-            )
-            folder.report(failed)
-            if failure is error or not isinstance(error, Exception):
+            said = {"error": failure.message, "hint": failure.hint}
+            folder.report(msgspec.structs.replace(folder.progress(), state=State.FAILED, **said))
+            if failure is error:
                 raise
             raise failure from error
         return folder.progress()
@@ -164,8 +165,7 @@ def run_in_session(
     run = Run(spark, folder, job, stopping, on_progress)
     run.report(state=State.RUNNING)
     job.run(run)
-    is_done = not run.is_stopping or job.once or not job.is_endless
-    run.report(state=State.DONE if is_done else State.STOPPED)
+    run.report(state=State.STOPPED if run.is_stopping else State.DONE)
 
 
 def _hush_spark() -> None:

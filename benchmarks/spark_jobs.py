@@ -1,0 +1,77 @@
+"""Ready pipelines on local[2]: a topic to an archive and back.
+
+The broker runs beside Spark on the same two cores. CPU time is that of Spark: its Java process and its Python workers.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.processes import broker
+from benchmarks.row import Row, row, show
+from benchmarks.spark import PARTITIONS, VALUE, Rate, measured_rate
+from flymq import FlyMQClient
+from flymq.spark.jobs.archive import ArchiveJob
+from flymq.spark.jobs.connection import Connection
+from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.restore import RestoreJob
+from flymq.spark.jobs.running import run_in_session
+from flymq.spark.session import open_session
+
+_SETTINGS = {"retention.bytes": -1, "retention.ms": -1}
+_FILE_RECORDS = 500_000
+_WARM_UP_ROWS = 200_000
+
+
+def run(quick: bool = False) -> list[Row]:
+    rows = 1_000_000 if quick else 6_000_000
+    with (
+        tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch,
+        broker() as measured,
+        open_session("bench", master="local[2]") as spark,
+    ):
+        address = f"127.0.0.1:{measured.port}"
+        with FlyMQClient(address) as client:
+            for topic, count in (("warm-up", _WARM_UP_ROWS), ("bench", rows)):
+                client.create_topic(topic, PARTITIONS, settings=_SETTINGS)
+                for number in range(count // 10_000):
+                    client.produce_batch(topic, [VALUE] * 10_000, partition=number % PARTITIONS)
+        return _archive_and_restore(spark, Connection(server=address), Path(scratch), rows)
+
+
+def _archive_and_restore(spark: SparkSession, connection: Connection, scratch: Path, rows: int) -> list[Row]:
+    java = spark.sparkContext._gateway.proc.pid
+    pipelines = Pipelines(scratch / "pipelines")
+
+    def done(job: Job) -> None:
+        run_in_session(spark, pipelines.keep(job.default_name, job), job, threading.Event())
+
+    def archive(topic: str) -> None:
+        to = str(scratch / topic)
+        done(ArchiveJob(broker=connection, topics=[topic], to=to, once=True, file_records=_FILE_RECORDS))
+
+    def restore(topic: str) -> None:
+        done(RestoreJob(broker=connection, archive=str(scratch / topic), to=f"{topic}-restored"))
+
+    archive("warm-up")
+    archived = measured_rate(java, rows, lambda: archive("bench"))
+    restore("warm-up")
+    restored = measured_rate(java, rows, lambda: restore("bench"))
+    return [*_rows("archive a topic", archived, ">= 0.7 M"), *_rows("restore a topic", restored, "")]
+
+
+def _rows(what: str, rate: Rate, target: str) -> list[Row]:
+    return [
+        row(f"{what}, values of {len(VALUE)} B, with the start of the query", rate.per_s, "rows/s", target=target),
+        row(f"{what}, a second of Spark's processor time", rate.per_cpu_s, "rows/CPU s"),
+    ]
+
+
+if __name__ == "__main__":
+    print(show(run("--quick" in sys.argv)))
