@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ from flymq.model.names import check_topic_name, is_internal
 from flymq.model.topic_config import TopicConfig
 from flymq.storage.directory import DataDirectory, PartitionLog
 from flymq.storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,8 @@ class Admin:
             raise
         topic = self._topics.add(name, entry, config)
         self._topics.add_partitions(topic, logs, states)
+        level = logging.DEBUG if topic.is_internal else logging.INFO
+        logger.log(level, "the topic %s was created, with %d partitions", name, entry.partitions)
         return topic
 
     def _new_entry(
@@ -186,13 +191,15 @@ class Admin:
         topic.entry, topic.config = entry, config
         for partition in topic.partitions:
             partition.configure(config)
+        changes = ", ".join(f"{key}={'default' if value is None else value}" for key, value in settings.items())
+        logger.info("the topic %s was changed: %s", name, changes)
 
     async def add_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
         """Let a topic have `partitions` partitions in all."""
         topic = self._topics.get(name)
         old = topic.entry
         if partitions <= old.partitions:
-            raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions, more than {partitions} - 1")
+            raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions, and {partitions} is not more")
         self._check_partitions(partitions)
         if validate_only:
             return
@@ -204,6 +211,7 @@ class Admin:
         await self._catalog.add_partitions(name, old, entry, states)
         topic.entry = entry
         self._topics.add_partitions(topic, logs, states)
+        logger.info("the topic %s has %d partitions now, not %d", name, partitions, old.partitions)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
@@ -214,6 +222,7 @@ class Admin:
         self._topics.remove(name)
         await self._threads.run(self._directory.removal(name, topic.topic_id))
         await self._catalog.forget_gone(topic.topic_id)
+        logger.info("the topic %s was deleted", name)
 
     def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Settings, TopicConfig]:
         """Return what is set for the topic alone, and all its settings."""

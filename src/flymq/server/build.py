@@ -133,6 +133,7 @@ class Server:
         self._listener = Listener(self._gateways(broker, http), self._shared, limits, self._tasks, tls)
         undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
+        logger.info("every protocol on %s:%d", config.listener.host, self.port)
         self.topics.watchers.append(partial(_forget_traffic, broker))
         self._rest.broker = broker
         self._tasks.spawn("consumers over HTTP", self._rest.consumers.run(broker))

@@ -138,3 +138,17 @@ def test_a_topic_may_have_the_longest_name(api: httpx.Client) -> None:
 def test_a_parameter_that_is_no_number_is_refused(api: httpx.Client, topic: str, query: str) -> None:
     answer = api.get(f"/topics/{topic}/partitions/0/offsets?{query}")
     assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_REQUEST")
+
+
+def test_whatever_happens_to_a_topic_is_a_line_in_the_log(api: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "flymq"):
+        api.post("/topics", json={"name": "logged", "partitions": 1})
+        api.patch("/topics/logged", json={"partitions": 2})
+        api.patch("/topics/logged/config", json={"config": {"retention.ms": 1000, "segment.bytes": None}})
+        api.delete("/topics/logged")
+    assert caplog.messages == [
+        "the topic logged was created, with 1 partitions",
+        "the topic logged has 2 partitions now, not 1",
+        "the topic logged was changed: retention.ms=1000, segment.bytes=default",
+        "the topic logged was deleted",
+    ]
