@@ -20,9 +20,9 @@ from flymq import FlyMQClient
 from flymq.spark.session import spark_environment
 from flymq.testing import TestBroker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-PATIENCE_S = 200
+PATIENCE_S = 400
 SPARK_HOME = Path(pyspark.__file__).parent
 
 

@@ -98,6 +98,7 @@ def session_settings(
         "spark.sql.warehouse.dir": str(warehouse or scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.redaction.options.regex": "(?i)url|cryptionkey",  # Spark hides passwords by itself
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
