@@ -1,13 +1,26 @@
-"""One broker for all tests of a module; each test has topics, groups and transactional ids of its own."""
+"""One broker for all tests of a module; each test has topics, groups and transactional ids of its own.
 
+A test marked `shows(feature, client=…)`, or `by=` the name of the parameter that is the client, is a cell of the table
+in docs/reference/kafka-clients.md. With FLYMQ_KAFKA_CLIENTS set, all of them are written to that file as JSON: those
+that were collected, and how those that ran ended. tools/kafka_clients_page.py makes the page of it.
+"""
+
+import json
+import os
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
+from tests.clients.kafka import kafkajs
 
 from flymq.testing import TestBroker, running_broker
 
+TARGET = os.environ.get("FLYMQ_KAFKA_CLIENTS")
+CELL = "shows"
+
 _numbers = count()
+_cells: dict[str, dict[str, str]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +33,45 @@ def broker() -> Iterator[TestBroker]:
 def topic() -> str:
     """A name nobody else uses; the broker creates the topic when it is first used."""
     return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> str:
+    """Where Node.js finds KafkaJS."""
+    found = kafkajs.find_modules()
+    if found is None:
+        pytest.skip(kafkajs.MISSING)
+    return found
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{CELL}(feature, client, by): a cell of the table of Kafka's clients")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers(CELL):
+            client = mark.kwargs.get("client") or item.callspec.params[mark.kwargs["by"]]
+            if client == "native":
+                continue  # it is there for comparison
+            item.user_properties.append((CELL, {"client": client, "feature": mark.args[0], "test": item.nodeid}))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    for item in session.items:
+        for name, cell in item.user_properties:
+            if name == CELL:
+                _cells[f"{cell['feature']} {item.nodeid}"] = {**cell, "outcome": "not run"}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Reports of all workers come by here, with the cells of their tests."""
+    if report.when == "call" or report.outcome != "passed":
+        for name, cell in report.user_properties:
+            if name == CELL:
+                _cells[f"{cell['feature']} {report.nodeid}"] = {**cell, "outcome": report.outcome}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if TARGET and not hasattr(session.config, "workerinput"):
+        Path(TARGET).write_text(json.dumps(list(_cells.values()), indent=1))

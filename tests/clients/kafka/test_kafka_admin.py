@@ -1,4 +1,4 @@
-"""Topics, settings and offsets, managed by the administration clients of librdkafka and kafka-python."""
+"""Topics, settings and offsets, managed by the administration client of librdkafka."""
 
 import confluent_kafka
 import pytest
@@ -13,9 +13,11 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from tests.clients.kafka.peers import PEERS, WAIT_S, Row, kafka
+from tests.clients.kafka.peers import PEERS, WAIT_S, Row
 
 from flymq import FlyMQClient
+
+pytestmark = pytest.mark.shows("admin", client="librdkafka")
 
 
 @pytest.fixture
@@ -160,19 +162,3 @@ def test_leaders_that_need_no_election_are_told_so(admin, topic):
     place = confluent_kafka.TopicPartition(topic, 0)
     result = admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [place]).result()
     assert result[place].code() == KafkaError.ELECTION_NOT_NEEDED
-
-
-def test_kafka_python_manages_topics_too(topic, broker):
-    admin = kafka.KafkaAdminClient(bootstrap_servers=broker.address)
-    try:
-        admin.create_topics(
-            {topic: {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "5000"}}}
-        )
-        assert topic in admin.list_topics()
-        resource = kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, topic)
-        assert "5000" in str(admin.describe_configs([resource]))
-        assert topic in str(admin.describe_log_dirs())
-        admin.delete_topics([topic])
-        assert topic not in admin.list_topics()
-    finally:
-        admin.close()

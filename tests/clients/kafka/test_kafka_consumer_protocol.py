@@ -21,6 +21,8 @@ from tests.clients.kafka.raw import RawKafka
 from flymq import FlyMQClient
 from flymq.testing import running_broker
 
+pytestmark = pytest.mark.shows("groups: group.protocol=consumer", client="librdkafka")
+
 QUICK = {"groups.consumer_heartbeat_ms": 50, "groups.consumer_session_timeout_ms": 2_000}
 
 

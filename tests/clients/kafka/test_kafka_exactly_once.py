@@ -2,41 +2,30 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import confluent_kafka
+import pytest
+from tests.clients.kafka import kafkajs
 from tests.clients.kafka.broker_process import BrokerProcess, kill
 from tests.clients.kafka.peers import PEERS, WAIT_S, Row
 
-COUNT = 400
+COUNT = 300
 
-CLIENT = """
-import sys, confluent_kafka
-address, source, target = sys.argv[1:]
-common = {"bootstrap.servers": address, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
-consumer = confluent_kafka.Consumer({
-    **common, "group.id": "transform", "auto.offset.reset": "earliest", "enable.auto.commit": False,
-    "isolation.level": "read_committed", "session.timeout.ms": 1500, "heartbeat.interval.ms": 100,
-})
-producer = confluent_kafka.Producer({**common, "transactional.id": "transform"})
-producer.init_transactions(30)
-consumer.subscribe([source])
-while True:
-    messages = [message for message in consumer.consume(10, 0.1) if message.error() is None]
-    if not messages:
-        continue
-    producer.begin_transaction()
-    for message in messages:
-        producer.produce(target, message.value(), partition=0)
-    position = confluent_kafka.TopicPartition(source, 0, messages[-1].offset() + 1)
-    producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 30)
-    producer.commit_transaction(30)
-    print(messages[-1].offset(), flush=True)
-"""
+PROGRAMS = Path(__file__).parent / "transformers"
+PYTHON = [sys.executable, "-W", "ignore"]
+CLIENTS = {
+    "librdkafka": [*PYTHON, PROGRAMS / "librdkafka.py"],
+    "aiokafka": [*PYTHON, PROGRAMS / "aiokafka_client.py"],
+    "kafka-python": [*PYTHON, PROGRAMS / "kafka_python.py"],
+}
+QUICK = {"groups.consumer_heartbeat_ms": 100, "groups.consumer_session_timeout_ms": 1_500}
 
 
-def start_client(broker: BrokerProcess) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CLIENT, broker.address, "source", "target"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def start_client(command: Sequence[object], broker: BrokerProcess, protocol: str) -> subprocess.Popen[str]:
+    arguments = [*map(str, command), broker.address, "source", "target", protocol]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
 def wait_for_a_commit(client: subprocess.Popen[str]) -> int:
@@ -47,32 +36,51 @@ def wait_for_a_commit(client: subprocess.Popen[str]) -> int:
     return int(line)
 
 
-def test_every_record_is_transformed_once_though_broker_and_client_are_killed(tmp_path):
+def check_exactly_once(broker: BrokerProcess, start: Callable[[], subprocess.Popen[str]]) -> None:
+    """Let a client copy a topic while it and the broker are killed."""
     # The client never outlives the broker here: librdkafka (2.16) may wait for a coordinator it knew before for ever.
-    broker = BrokerProcess(tmp_path)
-    client = None
+    PEERS["librdkafka"].write(broker.address, "source", [Row(None, b"%d" % number) for number in range(COUNT)])
+    client = start()
     try:
-        PEERS["librdkafka"].write(broker.address, "source", [Row(None, b"%d" % number) for number in range(COUNT)])
-        client = start_client(broker)
-        for is_broker_killed in (False, True, True):
+        for is_broker_killed in (False, True):
             assert wait_for_a_commit(client) < COUNT - 1
             if is_broker_killed:
                 broker.kill()
             kill(client)
             if is_broker_killed:
                 broker.start()
-            client = start_client(broker)
+            client = start()
         while wait_for_a_commit(client) < COUNT - 1:
             continue
-        values = [row.value for row in PEERS["librdkafka"].read(broker.address, "target", COUNT, committed=True)]
-        assert values == [b"%d" % number for number in range(COUNT)]
-        outsider = confluent_kafka.Consumer({"bootstrap.servers": broker.address, "group.id": "transform"})
-        (committed,) = outsider.committed([confluent_kafka.TopicPartition("source", 0)], timeout=WAIT_S)
-        assert committed.offset == COUNT
-        outsider.close()
     finally:
-        if client is not None:
-            kill(client)
+        kill(client)
+    values = [row.value for row in PEERS["librdkafka"].read(broker.address, "target", COUNT, committed=True)]
+    assert values == [b"%d" % number for number in range(COUNT)]
+    outsider = confluent_kafka.Consumer({"bootstrap.servers": broker.address, "group.id": "transform"})
+    (committed,) = outsider.committed([confluent_kafka.TopicPartition("source", 0)], timeout=WAIT_S)
+    assert committed.offset == COUNT
+    outsider.close()
+
+
+@pytest.mark.shows("exactly once though broker and client are killed", by="client")
+@pytest.mark.parametrize(
+    ("client", "protocol"),
+    [("librdkafka", "classic"), ("librdkafka", "consumer"), ("aiokafka", "classic"), ("kafka-python", "classic")],
+)
+def test_every_record_is_transformed_once_though_broker_and_client_are_killed(tmp_path, client, protocol):
+    broker = BrokerProcess(tmp_path, QUICK)
+    try:
+        check_exactly_once(broker, lambda: start_client(CLIENTS[client], broker, protocol))
+    finally:
+        broker.kill()
+
+
+@pytest.mark.shows("exactly once though broker and client are killed", client="KafkaJS")
+def test_kafkajs_transforms_every_record_once_though_broker_and_client_are_killed(tmp_path, node_modules):
+    broker = BrokerProcess(tmp_path, QUICK)
+    try:
+        check_exactly_once(broker, lambda: kafkajs.start(node_modules, "transform", broker.address, "source", "target"))
+    finally:
         broker.kill()
 
 

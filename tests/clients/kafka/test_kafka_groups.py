@@ -72,6 +72,7 @@ READERS = {
 }
 
 
+@pytest.mark.shows("groups: go on where they committed", by="reader")
 @pytest.mark.parametrize("reader", READERS)
 def test_a_group_goes_on_where_it_committed_whatever_its_next_member_speaks(broker, topic, reader):
     fill(broker.address, topic, 40, partitions=1)
@@ -82,6 +83,7 @@ def test_a_group_goes_on_where_it_committed_whatever_its_next_member_speaks(brok
         position += 5
 
 
+@pytest.mark.shows("groups: members join and leave", client="librdkafka")
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_the_partitions_and_take_over_from_one_that_leaves(broker, topic, strategy):
     fill(broker.address, topic)
@@ -95,6 +97,60 @@ def test_members_share_the_partitions_and_take_over_from_one_that_leaves(broker,
     assert shares == {(topic, number) for number in range(4)}
     first.close()
     poll_until(lambda: len(second.assignment()) == 4, second)
+    second.close()
+
+
+@pytest.mark.shows("groups: members join and leave", client="aiokafka")
+async def test_aiokafka_members_share_the_partitions_and_take_over(broker, topic):
+    await asyncio.to_thread(fill, broker.address, topic)
+    first, second = (
+        aiokafka.AIOKafkaConsumer(
+            topic, bootstrap_servers=broker.address, group_id=topic, heartbeat_interval_ms=100, metadata_max_age_ms=500
+        )
+        for _ in range(2)
+    )
+
+    async def until(condition) -> None:
+        for _ in range(int(WAIT_S / 0.02)):
+            if condition():
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("it did not come to that")
+
+    await first.start()
+    await until(lambda: len(first.assignment()) == 4)
+    await second.start()
+    await until(lambda: len(first.assignment()) == len(second.assignment()) == 2)
+    assert not first.assignment() & second.assignment()
+    await first.stop()
+    await until(lambda: len(second.assignment()) == 4)
+    await second.stop()
+
+
+@pytest.mark.shows("groups: members join and leave", client="kafka-python")
+def test_kafka_python_members_share_the_partitions_and_take_over(broker, topic):
+    fill(broker.address, topic)
+
+    def member() -> kafka.KafkaConsumer:
+        return kafka.KafkaConsumer(
+            topic, bootstrap_servers=broker.address, group_id=topic, heartbeat_interval_ms=100, session_timeout_ms=6000
+        )
+
+    def until(condition, *members: kafka.KafkaConsumer) -> None:
+        for _ in range(int(WAIT_S / 0.05)):
+            if condition():
+                return
+            for each in members:
+                each.poll(50)
+        raise AssertionError("it did not come to that")
+
+    first = member()
+    until(lambda: len(first.assignment()) == 4, first)
+    second = member()
+    until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+    assert not first.assignment() & second.assignment()
+    first.close()
+    until(lambda: len(second.assignment()) == 4, second)
     second.close()
 
 

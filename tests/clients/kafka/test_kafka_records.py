@@ -19,6 +19,9 @@ def without_null_headers(row: Row) -> Row:
     return row._replace(headers=tuple(header for header in row.headers if header[1] is not None))
 
 
+@pytest.mark.shows("every codec", by="writer")
+@pytest.mark.shows("keys, headers, nulls and times", by="writer")
+@pytest.mark.shows("idempotent producer", by="writer")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", PEERS)
 def test_every_client_reads_what_one_has_written(broker, topic, writer, codec):
@@ -28,6 +31,7 @@ def test_every_client_reads_what_one_has_written(broker, topic, writer, codec):
         assert reader.read(broker.address, topic, len(rows)) == rows, name
 
 
+@pytest.mark.shows("large messages", by="peer")
 @pytest.mark.parametrize("peer", KAFKA_PEERS)
 def test_a_message_larger_than_a_socket_buffer_comes_back_whole(broker, topic, peer):
     admin = AdminClient({"bootstrap.servers": broker.address})

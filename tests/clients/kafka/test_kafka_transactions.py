@@ -94,6 +94,7 @@ def values_of(peer: str, address: str, topic: str, count: int) -> list[bytes | N
     return [row.value for row in PEERS[peer].read(address, topic, count, committed=True)]
 
 
+@pytest.mark.shows("transactions: commit and abort", by="writer")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_readers_of_committed_records_see_a_transaction_once_it_commits_and_never_one_that_aborts(
     broker, topic, writer
