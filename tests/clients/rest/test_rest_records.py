@@ -307,4 +307,6 @@ def test_other_origins_are_let_in_only_when_configured(http: httpx.Client) -> No
     assert "access-control-allow-origin" not in http.get("/livez", headers=asked).headers
     with running_broker(settings={"rest.cors_origins": "https://shop.example"}) as broker:
         answer = httpx.options(f"http://127.0.0.1:{broker.port}/api/v1/topics", headers=asked)
+        shown = httpx.get(f"http://127.0.0.1:{broker.port}/health", headers=asked)
     assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+    assert {"Next-Offset", "Idempotency-Replayed"} <= set(shown.headers["access-control-expose-headers"].split(", "))

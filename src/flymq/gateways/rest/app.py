@@ -100,7 +100,7 @@ def build_app(rest: Rest) -> ASGIApp:
             allow_origins=rest.settings.cors_origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-            expose_headers=["Location"],
+            expose_headers=["Location", "Next-Offset", "Idempotency-Replayed", "Retry-After"],
         )
     return app
 

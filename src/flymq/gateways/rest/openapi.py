@@ -142,8 +142,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
         found[str(status)] = {"description": _TEXTS.get(status, "Done")} | _content_given(operation)
     if operation.gives is None:
         found = {"204": {"description": "Done"}}
-    if operation.status == 201:
-        found["201"]["headers"] = {"Location": {"description": "Where it is", "schema": {"type": "string"}}}
+    for name, text in _headers_given(operation):
+        headers = found[str(operation.status)].setdefault("headers", {})
+        headers[name] = {"description": text, "schema": {"type": "string"}}
     by_status: dict[int, list[str]] = {}
     for error in _errors(operation):
         by_status.setdefault(status_of(error), []).append(error.code)
@@ -152,6 +153,15 @@ def _responses(operation: Operation) -> dict[str, Any]:
         documented = found.setdefault(str(status), {"description": ", ".join(dict.fromkeys(codes)), "content": {}})
         documented["content"] = documented["content"] | content
     return found
+
+
+def _headers_given(operation: Operation) -> Iterable[tuple[str, str]]:
+    if operation.status == 201:
+        yield "Location", "Where it is"
+    if operation.reads_lines:
+        yield "Idempotency-Replayed", "`true` where all of it had been written before, under the same key"
+    if operation.gives_lines:
+        yield "Next-Offset", "Where to go on, in an answer of lines"
 
 
 def _content_given(operation: Operation) -> dict[str, Any]:
