@@ -30,8 +30,8 @@ from pyspark.sql.types import StructType
 from benchmarks.processes import broker
 from benchmarks.row import Row, row, show
 from flymq import FlyMQClient
-from flymq.spark.columns import full_schema
 from flymq.spark.session import open_session
+from flymq.spark.source.columns import full_schema
 
 PARTITIONS = 4
 BATCH_ROWS = 30_000

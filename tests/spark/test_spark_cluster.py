@@ -56,20 +56,17 @@ def free_port() -> int:
         return port
 
 
-def run_program(source: str, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start a driver program; its output is in driver.log."""
-    program = folder / "driver.py"
-    program.write_text(textwrap.dedent(source))
-    with (folder / "driver.log").open("wb") as log:
-        return subprocess.Popen([sys.executable, str(program), *arguments], stdout=log, stderr=log)
+@contextmanager
+def program(source: str, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a driver program; its output is in driver.log."""
+    file = folder / "driver.py"
+    file.write_text(textwrap.dedent(source))
+    with process([sys.executable, str(file), *arguments], {}, folder / "driver.log") as driver:
+        yield driver
 
 
 def finish(driver: subprocess.Popen[bytes], folder: Path) -> None:
-    try:
-        assert driver.wait(PATIENCE_S) == 0, (folder / "driver.log").read_text()[-4000:]
-    finally:
-        driver.kill()
-        driver.wait()
+    assert driver.wait(PATIENCE_S) == 0, (folder / "driver.log").read_text()[-4000:]
 
 
 def written(client: FlyMQClient, topic: str, partitions: int) -> list[bytes]:
@@ -124,8 +121,8 @@ def test_an_executor_killed_in_mid_query_leaves_each_row_once(
             resources = ["--cores", "1", "--memory", "1g"]
             command = [*daemon, "org.apache.spark.deploy.worker.Worker", *place, *resources, master]
             workers.append(running.enter_context(process(command, environment, tmp_path / f"worker{number}.log")))
-        driver = run_program(COPY, tmp_path, master, broker.address, topic, target, str(tmp_path / "checkpoint"))
-        running.callback(driver.kill)
+        arguments = (master, broker.address, topic, target, str(tmp_path / "checkpoint"))
+        driver = running.enter_context(program(COPY, tmp_path, *arguments))
         until(lambda: driver.poll() is not None or written(client, target, 2), "the first batch was committed")
         victims = children(workers[0].pid)
         assert driver.poll() is None and victims, (tmp_path / "driver.log").read_text()[-4000:]
@@ -161,6 +158,6 @@ def test_spark_connect_reads_and_writes_topics(
     client.create_topic(target, partitions=2)
     sent = [b"%d" % number for number in range(100)]
     client.produce_batch(topic, [(value, value) for value in sent])
-    driver = run_program(CONNECT, tmp_path, broker.address, topic, target, str(tmp_path / "checkpoint"))
-    finish(driver, tmp_path)
+    with program(CONNECT, tmp_path, broker.address, topic, target, str(tmp_path / "checkpoint")) as driver:
+        finish(driver, tmp_path)
     assert written(client, target, 2) == sorted(sent * 2)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from flymq import FlyMQClient
 from flymq.spark.link import link_to
 from flymq.spark.options import WriteOptions, parse_write_options
-from flymq.spark.producing import AttemptProducer
+from flymq.spark.sink.producing import AttemptProducer
 from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.messages.session import Done
 from flymq.wire.native.messages.transactions import AttemptToCommit, CommitAttempts

@@ -16,8 +16,8 @@ from tests.spark.topics import copy, read, read_stream, start_copy, values, writ
 
 from flymq import FlyMQClient, generate_key
 from flymq.record.partitioning import partition_for_key
-from flymq.spark.source import FlyMQDataSource
-from flymq.spark.writers import StreamWriter
+from flymq.spark.format import FlyMQDataSource
+from flymq.spark.sink.writers import StreamWriter
 from flymq.testing import TestBroker
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

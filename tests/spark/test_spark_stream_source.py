@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.topics import collected, read_stream, values
 
 from flymq import FlyMQClient, TopicPartition
-from flymq.spark.columns import full_schema
 from flymq.spark.lag import LagListener
 from flymq.spark.options import parse_read_options
-from flymq.spark.stream_reader import IDLE_WAIT_MS, StreamReader
+from flymq.spark.source.columns import full_schema
+from flymq.spark.source.stream_reader import IDLE_WAIT_MS, StreamReader
 from flymq.testing import TestBroker, running_broker
 
 

@@ -19,10 +19,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from flymq.spark.groups import publish
 from flymq.spark.link import link_to
-from flymq.spark.offsets import Offsets, from_spark
 from flymq.spark.options import ConnectionOptions
+from flymq.spark.source.groups import publish
+from flymq.spark.source.offsets import Offsets, from_spark
 
 
 class LagListener(StreamingQueryListener):

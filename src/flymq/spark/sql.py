@@ -11,6 +11,7 @@ from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import FlyMQError, PipelineFailed, QueryFailed, TableNotFound
 from flymq.spark.jobs.failures import failure_of
 from flymq.spark.json_shape import infer_fields, quoted
+from flymq.spark.samples import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 RECORD_COLUMNS = ("key", "partition", "offset", "timestamp")
 """What every view has after the columns of the value; a field of the value with such a name is `value_<name>`."""
 
-SAMPLE_RECORDS = 1_000
-_SAMPLE_BYTES = 1 << 20
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _PART = re.compile(r"`((?:[^`]|``)*)`")
 
@@ -55,7 +54,7 @@ class TopicViews:
 
     def register(self, topic: str) -> None:
         """Make a view of a topic. What its columns are is judged from its last records."""
-        keys, values = self._sample(topic)
+        keys, values = sample(self._client, topic)
         source = self._spark.read.format("flymq").options(**self._options).option("subscribe", topic).load()
         _decoded(source, keys, values).createOrReplaceTempView(quoted(topic))
 
@@ -70,21 +69,6 @@ class TopicViews:
         near = difflib.get_close_matches(name, topics, n=1)
         hint = f"Did you mean {quoted(near[0])}?" if near else None
         raise TableNotFound(f"there is no topic {name!r}", hint=hint)
-
-    def _sample(self, topic: str) -> tuple[list[bytes], list[bytes]]:
-        """Return the keys and the values of some of the last records, without those that are null."""
-        starts = self._client.admin.earliest_offsets(topic)
-        ends = self._client.admin.latest_offsets(topic)
-        each = -(-SAMPLE_RECORDS // len(ends))
-        spans = {name: range(max(starts[name], end - each), end) for name, end in ends.items()}
-        records = [
-            record
-            for (_, partition), span in spans.items()
-            if span
-            for record in self._client.fetch(topic, partition, span.start, max_records=each, max_bytes=_SAMPLE_BYTES)
-        ]
-        keys = [record.key for record in records if record.key is not None]
-        return keys, [record.value for record in records if record.value is not None]
 
 
 def _decoded(source: DataFrame, keys: Sequence[bytes], values: Sequence[bytes]) -> DataFrame:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_type
 
 from flymq.model.errors import InvalidOption
-from flymq.spark.avro import avro_decoder, spark_type
-from flymq.spark.values import decode_batch
+from flymq.spark.values.avro import avro_decoder, spark_type
+from flymq.spark.values.decoding import decode_batch
 
 ORDER: dict[str, Any] = {
     "type": "record",

@@ -13,8 +13,8 @@ from flymq.record.batch import parse_batch
 from flymq.record.header import check_batch
 from flymq.record.partitioning import partition_for_key
 from flymq.record.record import Record
-from flymq.spark.encoding import BatchEncoder
 from flymq.spark.options import parse_write_options
+from flymq.spark.sink.encoding import BatchEncoder
 from flymq.wire.native.messages.transactions import InitProducerAnswer
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from flymq.model.names import TopicPartition
-from flymq.spark.filters import Bounds
+from flymq.spark.source.filters import Bounds
 
 UNBOUNDED = (1 << 63) - 1
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flymq.model.errors import InvalidOption, OffsetOutOfRange
 from flymq.model.names import TopicPartition
-from flymq.spark.offsets import (
+from flymq.spark.source.offsets import (
     from_spark,
     parse_offsets,
     parse_partitions,

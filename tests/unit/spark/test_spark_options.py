@@ -8,8 +8,8 @@ from flymq import generate_key
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import InvalidOption, InvalidSetting
 from flymq.record.compression import Compression
-from flymq.spark.groups import group_of
 from flymq.spark.options import ReadOptions, parse_read_options, parse_write_options
+from flymq.spark.source.groups import group_of
 
 
 def read(**options: str) -> ReadOptions:

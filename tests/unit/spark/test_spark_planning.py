@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flymq.model.names import TopicPartition
-from flymq.spark.planning import OffsetRange, count_between, cut, limited, ranges_between
+from flymq.spark.source.planning import OffsetRange, count_between, cut, limited, ranges_between
 
 NAMES = [TopicPartition("t", number) for number in range(5)]
 sizes = st.lists(st.integers(0, 1000), min_size=1, max_size=5)

@@ -10,10 +10,10 @@ import pyarrow as pa
 from flymq.spark.archive.columns import archive_columns
 from flymq.spark.archive.files import write_piece
 from flymq.spark.archive.manifest import Piece
-from flymq.spark.fetching import RangeFetch
 from flymq.spark.link import link_to
 from flymq.spark.options import ReadOptions
-from flymq.spark.planning import OffsetRange
+from flymq.spark.source.fetching import RangeFetch
+from flymq.spark.source.planning import OffsetRange
 
 FETCH_BYTES = 8 << 20
 

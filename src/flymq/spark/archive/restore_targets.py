@@ -103,7 +103,7 @@ def restore_partition(task: RestoreTask, options: Mapping[str, str]) -> int:
     """Write what is left of one partition; return how many records that were. `options` are those of the sink."""
     from flymq.spark.link import link_to
     from flymq.spark.options import parse_write_options
-    from flymq.spark.producing import AttemptProducer
+    from flymq.spark.sink.producing import AttemptProducer
     from flymq.spark.wording import hints_in_errors
 
     written = {**options, "topic": task.part.target.topic, "includeTimestamp": "true", "delivery": "at_least_once"}

@@ -29,10 +29,10 @@ from flymq.spark.archive.broker_state import group_offsets, topic_states
 from flymq.spark.archive.manifest import Manifest, Piece, end_offsets
 from flymq.spark.archive.ranges import archive_range
 from flymq.spark.link import link_to
-from flymq.spark.offsets import from_spark, to_spark
 from flymq.spark.options import ReadOptions, parse_read_options
-from flymq.spark.planning import OffsetRange
-from flymq.spark.stream_reader import StreamReader
+from flymq.spark.source.offsets import from_spark, to_spark
+from flymq.spark.source.planning import OffsetRange
+from flymq.spark.source.stream_reader import StreamReader
 from flymq.spark.wording import hints_in_errors
 
 RANGE = StructType(

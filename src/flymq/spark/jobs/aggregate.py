@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from flymq.model.errors import InvalidPipeline
 from flymq.spark.jobs.failures import first_sentence
-from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.job import SqlJob
 from flymq.spark.jobs.views import with_fields
 
 if TYPE_CHECKING:
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-class AggregateJob(Job, frozen=True, kw_only=True, tag="aggregate", omit_defaults=True):
+class AggregateJob(SqlJob, frozen=True, kw_only=True, tag="aggregate", omit_defaults=True):
     """Count a topic's records by key and window, and sum up what they say."""
 
-    topic: str
     to: str | None = None
     to_parquet: str | None = None
     key: str = "CAST(key AS STRING)"
@@ -35,7 +34,6 @@ class AggregateJob(Job, frozen=True, kw_only=True, tag="aggregate", omit_default
     """How far windows lie apart, if they overlap."""
     late_ms: int = 10_000
     """How long a window waits for records that come late. Those that are later are left out."""
-    schema: str | None = None
     start: str = "earliest"
     emit: Literal["final", "updates"] = "final"
     """Whether a window is written once, when nothing more can come, or each time it has changed."""
@@ -49,10 +47,12 @@ class AggregateJob(Job, frozen=True, kw_only=True, tag="aggregate", omit_default
             raise InvalidPipeline("the windows go to a topic or to Parquet", hint="Give one of --to and --to-parquet.")
         if self.to_parquet is not None and self.emit != "final":
             raise InvalidPipeline("a Parquet file cannot be updated", hint="Leave out --updates, or write to a topic.")
-        records = run.read(subscribe=self.topic, startingOffsets=self.start)
+        key_file = self.encryption_key_file
+        records = run.read(subscribe=self.topic, startingOffsets=self.start, encryptionKeyFile=key_file)
         windows = self._windows(with_fields(records, self.schema))
         if self.to is not None:
-            run.write(_as_records(windows), topic=self.to, mode="append" if self.emit == "final" else "update")
+            mode = "append" if self.emit == "final" else "update"
+            run.write(_as_records(windows), mode=mode, topic=self.to, encryptionKeyFile=key_file)
         else:
             assert self.to_parquet is not None
             run.write_parquet(windows, self.to_parquet)

@@ -34,3 +34,13 @@ class Job(Struct, frozen=True, kw_only=True, tag_field="job", omit_defaults=True
     def run(self, run: Run) -> None:
         """Do the work; return when it is done or when `run` is to stop."""
         raise NotImplementedError
+
+
+class SqlJob(Job, frozen=True, kw_only=True, omit_defaults=True):
+    """A job whose SQL sees a topic as a table."""
+
+    topic: str
+    schema: str | None = None
+    """The fields of JSON values that are columns, as in a table."""
+    encryption_key_file: str | None = None
+    """For topics that are encrypted end to end: what is read and what is written."""

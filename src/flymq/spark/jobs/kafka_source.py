@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from flymq.model.errors import BrokerUnavailable, InvalidPipeline, TopicNotFound
 from flymq.model.names import TopicPartition
-from flymq.spark.columns import full_schema
-from flymq.spark.offsets import Offsets, from_spark, lost, to_spark
-from flymq.spark.planning import OffsetRange, limited, ranges_between
-from flymq.spark.stream_reader import SparkOffset
+from flymq.spark.source.columns import full_schema
+from flymq.spark.source.offsets import Offsets, from_spark, lost, to_spark
+from flymq.spark.source.planning import OffsetRange, limited, ranges_between
+from flymq.spark.source.stream_reader import SparkOffset
 from flymq.spark.wording import hints_in_errors
 
 if TYPE_CHECKING:

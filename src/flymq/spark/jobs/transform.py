@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.job import SqlJob
 from flymq.spark.jobs.views import as_records, query, with_fields
 
 if TYPE_CHECKING:
     from flymq.spark.jobs.running import Run
 
 
-class TransformJob(Job, frozen=True, kw_only=True, tag="transform", omit_defaults=True):
+class TransformJob(SqlJob, frozen=True, kw_only=True, tag="transform", omit_defaults=True):
     """Write what a query makes of a topic's records to another topic."""
 
-    topic: str
     to: str
     sql: str
-    schema: str | None = None
     start: str = "earliest"
     batch_records: int | None = None
 
@@ -31,6 +29,7 @@ class TransformJob(Job, frozen=True, kw_only=True, tag="transform", omit_default
             startingOffsets=self.start,
             includeHeaders="true",
             maxOffsetsPerTrigger=self.batch_records,
+            encryptionKeyFile=self.encryption_key_file,
         )
         result = as_records(query(with_fields(records, self.schema), self.topic, self.sql))
-        run.write(result, topic=self.to)
+        run.write(result, topic=self.to, encryptionKeyFile=self.encryption_key_file)

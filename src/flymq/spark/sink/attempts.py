@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from flymq.model.errors import FlyMQError
 from flymq.spark.link import Link, link_to
 from flymq.spark.options import WriteOptions
-from flymq.spark.producing import AttemptProducer
+from flymq.spark.sink.producing import AttemptProducer
 from flymq.wire.native.messages.session import Done
 from flymq.wire.native.messages.transactions import AbortTxn, AttemptToCommit, CommitAttempts, EndTxnAnswer
 

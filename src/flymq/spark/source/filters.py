@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from flymq.model.names import TopicPartition
-from flymq.spark.offsets import Offsets
+from flymq.spark.source.offsets import Offsets
 
 _UNBOUNDED = (1 << 63) - 1
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from flymq.model.names import TopicPartition
-from flymq.spark.offsets import Offsets
+from flymq.spark.source.offsets import Offsets
 
 
 class OffsetRange(NamedTuple):

@@ -9,8 +9,8 @@ import logging
 
 from flymq.model.errors import FlyMQError
 from flymq.spark.link import Link
-from flymq.spark.offsets import Offsets, parse_partitions
 from flymq.spark.options import ReadOptions
+from flymq.spark.source.offsets import Offsets, parse_partitions
 from flymq.wire.native.messages.groups import Commit, CommitAnswer, OffsetToCommit
 
 logger = logging.getLogger(__name__)

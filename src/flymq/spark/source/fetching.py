@@ -14,8 +14,8 @@ from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
 from flymq.record.reading import Aborted, end_offset
 from flymq.spark.link import Link
-from flymq.spark.offsets import lost
-from flymq.spark.planning import OffsetRange
+from flymq.spark.source.offsets import lost
+from flymq.spark.source.planning import OffsetRange
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import (
     AT_EARLIEST,

@@ -11,10 +11,10 @@ from flymq.client.aio.offsets import list_offsets
 from flymq.model.delivery import Isolation
 from flymq.model.errors import InvalidOption, OffsetOutOfRange, PartitionNotFound, TopicNotFound
 from flymq.model.names import TopicPartition
-from flymq.spark.filters import Bounds
 from flymq.spark.link import Link
-from flymq.spark.offsets import Offsets, Wanted, parse_partitions, wanted_offsets, wanted_times, within
 from flymq.spark.options import ReadOptions
+from flymq.spark.source.filters import Bounds
+from flymq.spark.source.offsets import Offsets, Wanted, parse_partitions, wanted_offsets, wanted_times, within
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST, Fetch, FetchAnswer, FetchPartition
 
 LATEST = Wanted(AT_LATEST, {}, is_time=False, option="endingOffsets")

@@ -38,8 +38,8 @@ from flymq.record.compression import DECOMPRESSED_BYTES_MAX
 from flymq.record.reading import visible
 from flymq.record.shapes import Section
 from flymq.spark.encryption import decrypted
-from flymq.spark.fetching import Run
-from flymq.spark.planning import OffsetRange
+from flymq.spark.source.fetching import Run
+from flymq.spark.source.planning import OffsetRange
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from flymq.spark.columns import RangeColumns
-from flymq.spark.fetching import RangeFetch
 from flymq.spark.link import link_to
 from flymq.spark.options import ReadOptions
-from flymq.spark.planning import OffsetRange
+from flymq.spark.source.columns import RangeColumns
+from flymq.spark.source.fetching import RangeFetch
+from flymq.spark.source.planning import OffsetRange
 from flymq.spark.wording import hints_in_errors
 
 

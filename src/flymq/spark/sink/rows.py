@@ -18,8 +18,8 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from flymq.model.errors import InvalidColumns
 from flymq.model.names import check_topic_name
-from flymq.spark.columns import HEADERS
 from flymq.spark.options import WriteOptions
+from flymq.spark.source.columns import HEADERS
 
 _TEXT_OR_BYTES = (StringType(), BinaryType())
 

@@ -19,9 +19,9 @@ from flymq.host.clock import SystemClock
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
-from flymq.spark.encoding import BatchEncoder
 from flymq.spark.link import Link
 from flymq.spark.options import WriteOptions
+from flymq.spark.sink.encoding import BatchEncoder
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch, ProduceBatchAnswer
 from flymq.wire.native.messages.session import Done

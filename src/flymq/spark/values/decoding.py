@@ -22,8 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
 from flymq.model.errors import InvalidColumns, InvalidOption
-from flymq.spark.avro import AvroSchema, avro_decoder, spark_type
-from flymq.spark.columns import HEADERS
+from flymq.spark.source.columns import HEADERS
+from flymq.spark.values.avro import AvroSchema, avro_decoder, spark_type
 
 DATA, ERROR = "data", "error"
 

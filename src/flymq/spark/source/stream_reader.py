@@ -24,13 +24,13 @@ from pyspark.sql.types import StructType
 from flymq.host.clock import SystemClock
 from flymq.model.errors import InvalidOption, TopicNotFound
 from flymq.model.names import TopicPartition
-from flymq.spark.groups import group_of, publish
 from flymq.spark.link import link_to
-from flymq.spark.offsets import Offsets, from_spark, lost, to_spark
 from flymq.spark.options import ReadOptions
-from flymq.spark.planning import count_between, cut, limited, ranges_between
-from flymq.spark.positions import LATEST, Positions, wanted_end, wanted_start
-from flymq.spark.reading import read_range
+from flymq.spark.source.groups import group_of, publish
+from flymq.spark.source.offsets import Offsets, from_spark, lost, to_spark
+from flymq.spark.source.planning import count_between, cut, limited, ranges_between
+from flymq.spark.source.positions import LATEST, Positions, wanted_end, wanted_start
+from flymq.spark.source.reading import read_range
 from flymq.spark.wording import hints_in_errors
 
 IDLE_WAIT_MS = 500

@@ -9,13 +9,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from flymq.model.errors import InvalidOption
-from flymq.spark.filters import Bounds
 from flymq.spark.link import link_to
-from flymq.spark.offsets import Offsets, Wanted
 from flymq.spark.options import ReadOptions
-from flymq.spark.planning import cut, ranges_between
-from flymq.spark.positions import Positions, wanted_end, wanted_start
-from flymq.spark.reading import read_range
+from flymq.spark.source.filters import Bounds
+from flymq.spark.source.offsets import Offsets, Wanted
+from flymq.spark.source.planning import cut, ranges_between
+from flymq.spark.source.positions import Positions, wanted_end, wanted_start
+from flymq.spark.source.reading import read_range
 from flymq.spark.wording import hints_in_errors
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
 

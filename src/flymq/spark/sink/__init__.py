@@ -1,0 +1,1 @@
+"""Topics written from Spark: rows encoded in the tasks, in attempts that the driver commits together."""
