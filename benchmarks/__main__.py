@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.comparison import compare
+from benchmarks.peers.catalogue import versions
 from benchmarks.results import Run, load, save
 from benchmarks.row import Row, show
 
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--compare", type=Path, metavar="OLD", help="also show the ratio to an older run's JSON")
     chosen = parser.parse_args(arguments)
-    run = Run(machine=machine.describe(), quick=chosen.quick, results={})
+    run = Run(machine={**machine.describe(), **versions()}, quick=chosen.quick, results={})
     print(machine.in_a_line(run["machine"]), file=sys.stderr)
     failed = []
     for suite in chosen.only or SUITES:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGES = ("flymq", "confluent-kafka", "aiokafka", "nats-py", "pika", "redis")
+_PACKAGES = ("confluent-kafka", "aiokafka", "nats-py", "pika", "redis")
 
 
 def describe() -> dict[str, str]:

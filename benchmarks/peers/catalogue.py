@@ -12,3 +12,8 @@ from benchmarks.peers.rabbitmq import RabbitMQ
 from benchmarks.peers.redis import Redis
 
 DRIVERS: Sequence[Driver] = (FlyMQ(), Kafka(), Nats(), Redis(), RabbitMQ())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of all systems that are here."""
+    return {driver.name: driver.version() for driver in DRIVERS if not driver.missing()}

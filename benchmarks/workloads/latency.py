@@ -46,7 +46,7 @@ class EchoCourier:
 
 def run(quick: bool = False) -> list[Row]:
     rows: list[Row] = []
-    rounds, seconds = (1, 0.3) if quick else (effort(quick).rounds, 2.0)
+    rounds, seconds = (1, 0.3) if quick else (effort(quick).rounds, 1.0)
     with broker() as ours, server([sys.executable, "-m", "benchmarks.bare_servers", "echo"]) as echo:
         bench = Bench(ours.port)
         for rate in RATES_PER_S[:2] if quick else RATES_PER_S:
