@@ -115,7 +115,8 @@ def _by_partition(partitions: Numbers, indices: Numbers) -> Iterator[tuple[int, 
     if partitions.min() == partitions.max():
         yield int(partitions[0]), indices
         return
-    order = np.argsort(partitions, kind="stable")
+    # Numbers of 16 bits are sorted by their digits, which is several times faster.
+    order = np.argsort(partitions if partitions.max() >= 1 << 15 else partitions.astype(np.int16), kind="stable")
     in_order = partitions[order]
     cuts = np.flatnonzero(np.diff(in_order)) + 1
     for group in np.split(order, cuts):
