@@ -21,7 +21,7 @@ _VALUE = b"x" * 100
 
 def run(quick: bool = False) -> list[Row]:
     scale = 0.2 if quick else 1.0
-    return [*_produce(scale), *_fetch(int(60 * scale)), *_librdkafka(scale)]
+    return [*_produce(scale), *_fetch(int(60 * scale)), *_librdkafka(scale), *_many_producers(scale)]
 
 
 # --- prepared requests on a plain socket ----------------------------------------------------------------------------
@@ -123,6 +123,21 @@ for _ in range(count):
 assert producer.flush(120) == 0
 """
 
+_ONE_OF_MANY = """
+import sys, confluent_kafka
+address, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+producer = confluent_kafka.Producer(
+    {"bootstrap.servers": address, "acks": "1", "queue.buffering.max.messages": count + 1000}
+)
+producer.list_topics(topic, 30)
+messages = [{"value": b"x" * 100} for _ in range(1000)]
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(count // 1000):
+    assert producer.produce_batch(topic, messages) == 1000
+assert producer.flush(120) == 0
+"""
+
 _CONSUMER = """
 import sys, time, confluent_kafka
 address, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -142,7 +157,7 @@ consumer.close()
 
 def _program(source: str, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", source, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _finish(program: subprocess.Popen[str]) -> str:
@@ -170,6 +185,31 @@ def _librdkafka(scale: float) -> list[Row]:
         rows.append(row("librdkafka consumer, 100 B", (ours.cpu_s - before) / count * 1e6, "CPU s a million"))
         rows.append(row("librdkafka consumer, 100 B", count / took_s, "msgs/s"))
     return rows
+
+
+def _many_producers(scale: float, programs: int = 4) -> list[Row]:
+    """Several producers at once, so that the broker is what limits them, as far as there are cores for all of them."""
+    count = int(500 * scale) * 1000
+    with broker() as ours:
+        _open_topic(ours, partitions=8)
+        producers = [_program(_ONE_OF_MANY, f"127.0.0.1:{ours.port}", TOPIC, count) for _ in range(programs)]
+        for producer in producers:
+            assert producer.stdout is not None
+            assert producer.stdout.readline() == "ready\n", "the client did not start"
+        before, started = ours.cpu_s, time.perf_counter()
+        for producer in producers:
+            assert producer.stdin is not None
+            producer.stdin.write("\n")
+            producer.stdin.flush()
+        for producer in producers:
+            _finish(producer)
+        elapsed, used = time.perf_counter() - started, ours.cpu_s - before
+    name, total = f"{programs} librdkafka producers, 100 B, acks=1", count * programs
+    return [
+        row(name, used / total * 1e6, "CPU s a million"),
+        row(name, total / elapsed, "msgs/s, clients on the same cores", target=">= 1 M"),
+        row(name, total / used, "msgs/s a core of the broker", target=">= 1 M"),
+    ]
 
 
 if __name__ == "__main__":
