@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.topics import collected, read_stream, values
 
 from flymq import FlyMQClient, TopicPartition
@@ -91,19 +92,27 @@ def test_a_micro_batch_takes_no_more_than_its_limit_in_proportion(
 def test_a_query_waits_for_its_least_number_of_records_but_not_for_ever(
     spark: SparkSession, broker: TestBroker, client: FlyMQClient, topic: str, tmp_path: Path
 ) -> None:
-    put(client, topic, "few")
-    for delay, is_late in (("1h", False), ("1ms", True)):
-        frame = read_stream(spark, broker, topic, minOffsetsPerTrigger=100, maxTriggerDelay=delay)
-        query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / delay)).start()
-        try:
-            if is_late:
-                query.processAllAvailable()
-                assert query.lastProgress["numInputRows"] == 1
-            else:
-                assert not query.awaitTermination(3)
-                assert sum(progress["numInputRows"] for progress in query.recentProgress) == 0
-        finally:
-            query.stop()
+    put(client, topic, "at once")  # the first micro-batch waits for nothing
+    patient, hasty = (
+        read_stream(spark, broker, topic, minOffsetsPerTrigger=100, maxTriggerDelay=delay)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / delay))
+        .start()
+        for delay in ("1h", "1ms")
+    )
+    try:
+        patient.processAllAvailable()
+        hasty.processAllAvailable()
+        put(client, topic, "later")
+        until(lambda: rows_in(hasty) == 2)
+        assert rows_in(patient) == 1
+    finally:
+        patient.stop()
+        hasty.stop()
+
+
+def rows_in(query: StreamingQuery) -> int:
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
 def test_removed_records_fail_a_query_or_are_passed_over(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.offsets import list_offsets
@@ -30,19 +30,23 @@ class Positions:
 
     # --- which partitions
 
-    def partitions(self) -> list[TopicPartition]:
-        """Return the partitions that are there now, of those the query is to read."""
-        options = self._options
+    def partitions(self, *, may_miss: bool = False) -> list[TopicPartition]:
+        """Return the partitions to read that are there now; all must be, unless some may be missing."""
         counts = {topic.name: topic.partitions for topic in self._link.run(self._link.admin.list_topics())}
+        wanted = self._wanted(counts)
+        if not may_miss:
+            for name in wanted:
+                _check_there(name, counts)
+        return [name for name in wanted if name.partition < counts.get(name.topic, 0)]
+
+    def _wanted(self, counts: Mapping[str, int]) -> list[TopicPartition]:
+        options = self._options
         if options.assign is not None:
-            return _assigned(parse_partitions("assign", options.assign), counts)
+            return parse_partitions("assign", options.assign)
         topics: Iterable[str] = options.subscribe
         if options.subscribe_pattern is not None:
             topics = _matching(options.subscribe_pattern, counts)
-        for topic in topics:
-            if topic not in counts:
-                raise TopicNotFound(f"there is no topic {topic!r} to read")
-        return [TopicPartition(topic, number) for topic in topics for number in range(counts[topic])]
+        return [TopicPartition(topic, number) for topic in topics for number in range(counts.get(topic, 1))]
 
     # --- at which offsets
 
@@ -120,31 +124,30 @@ async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolati
     """Let the leaders answer when they have something: the first answer is enough."""
     by_leader: dict[int, list[FetchPartition]] = {}
     for (topic, partition), offset in offsets.items():
-        leader = await cluster.leader_of(topic, partition)
+        leader = cluster.leader(topic, partition)
         by_leader.setdefault(leader, []).append(FetchPartition(topic, partition, offset, max_bytes=1))
-    requests = {
-        leader: Fetch(partitions=parts, max_wait_ms=wait_ms, isolation=isolation) for leader, parts in by_leader.items()
-    }
-    tasks = [
-        asyncio.create_task(cluster.tell(request, FetchAnswer, broker=leader)) for leader, request in requests.items()
+    answers = [
+        asyncio.create_task(
+            cluster.tell(Fetch(partitions=parts, max_wait_ms=wait_ms, isolation=isolation), FetchAnswer, broker=leader)
+        )
+        for leader, parts in by_leader.items()
     ]
-    if not tasks:
+    if not answers:
         await asyncio.sleep(wait_ms / 1000)
         return
-    _, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+    _, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+    for answer in waiting:
+        answer.cancel()
     # What went wrong, if anything, the next question will tell, and that one is repeated.
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*answers, return_exceptions=True)
 
 
-def _assigned(asked: list[TopicPartition], counts: dict[str, int]) -> list[TopicPartition]:
-    for topic, partition in asked:
-        if topic not in counts:
-            raise TopicNotFound(f"there is no topic {topic!r} to read")
-        if partition >= counts[topic]:
-            raise PartitionNotFound(f"topic {topic!r} has the partitions 0 to {counts[topic] - 1}, not {partition}")
-    return asked
+def _check_there(name: TopicPartition, counts: Mapping[str, int]) -> None:
+    topic, partition = name
+    if topic not in counts:
+        raise TopicNotFound(f"there is no topic {topic!r} to read")
+    if partition >= counts[topic]:
+        raise PartitionNotFound(f"topic {topic!r} has the partitions 0 to {counts[topic] - 1}, not {partition}")
 
 
 def _matching(pattern: str, topics: Iterable[str]) -> list[str]:

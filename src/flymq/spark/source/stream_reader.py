@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from flymq.host.clock import SystemClock
-from flymq.model.errors import InvalidOption, TopicNotFound
+from flymq.model.errors import InvalidOption
 from flymq.model.names import TopicPartition
 from flymq.spark.link import link_to
 from flymq.spark.options import ReadOptions
@@ -65,10 +65,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = from_spark(start)
             self._publish(begin)
             begin, latest = self._seen(begin)
-            if self._target is None and latest == begin:
+            end = self._admitted(begin, latest, limit)
+            if self._target is None and end == begin:
                 self._positions().wait_beyond(latest, IDLE_WAIT_MS)
                 begin, latest = self._seen(begin)
-            return to_spark(self._admitted(begin, latest, limit))
+                end = self._admitted(begin, latest, limit)
+            return to_spark(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger is not None:
@@ -83,13 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with hints_in_errors():
-            positions = self._positions()
-            try:
-                self._target = positions.latest(positions.partitions())
-            except TopicNotFound:
-                if self._options.fail_on_data_loss:
-                    raise
-                self._target = {}
+            self._target = self._positions().latest(self._there())
 
     # --- what
 
@@ -111,18 +107,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _positions(self) -> Positions:
         return Positions(link_to(self._options.connection()), self._options)
 
+    def _there(self) -> list[TopicPartition]:
+        """Return the partitions that are there; a topic that is gone is lost data, to be passed over or to fail."""
+        return self._positions().partitions(may_miss=not self._options.fail_on_data_loss)
+
     def _seen(self, start: Offsets) -> tuple[Offsets, Offsets]:
         """Return where the next micro-batch begins and how far it could go, in every partition there is.
 
         A partition that is new begins with its first record. One that is gone stays where it was: no data, or failure.
         """
         positions = self._positions()
-        try:
-            partitions = positions.partitions()
-        except TopicNotFound as error:
-            if not start or self._options.fail_on_data_loss:
-                raise lost(error.message) if start else error from None
-            return start, start
+        partitions = self._there()
         if gone := sorted(start.keys() - set(partitions)):
             self._lose(f"{', '.join(map(str, gone))} of this query are gone")
         if self._target is not None:
@@ -144,10 +139,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limited(start, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
 
     def _is_due(self, waiting: int, minimum: int) -> bool:
+        """Whether enough waits, or has waited for long enough. The first micro-batch waits for nothing."""
         now_s = SystemClock().monotonic_s()
-        if self._last_trigger_s is None:
-            self._last_trigger_s = now_s
-        is_late = now_s - self._last_trigger_s >= self._options.max_trigger_delay / 1000
+        last_s = self._last_trigger_s
+        is_late = last_s is None or now_s - last_s >= self._options.max_trigger_delay / 1000
         if waiting < minimum and not is_late:
             return False
         self._last_trigger_s = now_s
@@ -155,11 +150,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _readable(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
         """Return from where to where each partition can be read, after saying what can not be."""
-        there = set(self._positions().partitions()) & end.keys()
+        there = [name for name in self._there() if name in end]
         earliest = self._positions().earliest(there)
-        begin: Offsets = {}
-        for name in there:
-            begin[name] = self._begin_of(name, start, end, earliest[name])
+        begin = {name: self._begin_of(name, start, end, earliest[name]) for name in there}
         return begin, {name: end[name] for name in there}
 
     def _begin_of(self, name: TopicPartition, start: Offsets, end: Offsets, earliest: int) -> int:
