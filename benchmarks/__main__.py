@@ -30,6 +30,7 @@ SUITES = {
     "sdk": "benchmarks.sdk",
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
+    "spark": "benchmarks.spark",
     "peers": "benchmarks.peers.suite",
     "programs": "benchmarks.peers.programs",
 }
