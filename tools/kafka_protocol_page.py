@@ -56,7 +56,7 @@ _BEHAVIOUR = """\
   used. The session timeout and the interval of heartbeats are the broker's (`groups.consumer_session_timeout_ms`,
   `groups.consumer_heartbeat_ms`). A pattern of topics must match the whole name, in the language of RE2 without flags,
   names of groups and character classes in double brackets; it never means the broker's own topics.
-- A group changes between the two protocols only while it has no members; its offsets stay. Members of the other protocol
+- A group changes between the two protocols only while it has no members; its offsets stay. Members of the other one
   are refused until then: JoinGroup with INCONSISTENT_GROUP_PROTOCOL, ConsumerGroupHeartbeat with GROUP_ID_NOT_FOUND.
 - The address that Metadata tells is the one the client dialled, unless `listener.advertised_host` says otherwise.
 
@@ -65,7 +65,6 @@ _BEHAVIOUR = """\
 | | Why |
 |---|---|
 | Produce 12 and 13, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5 | transactions that begin by themselves |
-| SaslHandshake 0 | its passwords travel outside of the protocol's frames; version 1 is served |
 | SASL mechanisms other than PLAIN | |
 | ACLs, quotas, delegation tokens, reassignments, share groups, telemetry | |
 | What brokers say to each other | |

@@ -16,6 +16,7 @@ from kio.schema.fetch import v16 as fetch_v16
 from kio.schema.metadata import v12 as metadata_v12
 from kio.schema.offset_for_leader_epoch import v4 as epoch_v4
 from kio.schema.produce import v9 as produce_v9
+from kio.schema.sasl_handshake import v0 as handshake_v0
 from tests.clients.kafka.raw import RawKafka
 
 from flymq import FlyMQClient
@@ -296,6 +297,22 @@ def test_a_broker_that_wants_a_login_serves_those_who_have_one():
         with RawKafka(broker.port) as raw:
             raw.send(produce("topic"))
             assert raw.is_closed()
+
+
+def test_an_older_client_logs_in_by_a_frame_that_is_no_request():
+    users = {"ada": str(hash_password("engine", salt=bytes(16)))}
+    with running_broker(settings={"auth.required": True, "auth.users": users}) as broker:
+        hello = handshake_v0.request.SaslHandshakeRequest(mechanism="PLAIN")
+        with RawKafka(broker.port) as raw:
+            raw.ask(hello, handshake_v0.response.SaslHandshakeResponse)
+            raw.send_frame(b"\0ada\0engine")
+            assert raw.receive_frame() == b""
+            assert metadata_of(raw, "topic").error_code is ErrorCode.none
+        for token in (b"\0ada\0wrong", b"x", b""):
+            with RawKafka(broker.port) as raw:
+                raw.ask(hello, handshake_v0.response.SaslHandshakeResponse)
+                raw.send_frame(token)
+                assert raw.is_closed()
 
 
 def test_a_client_over_its_quota_is_told_how_long_to_wait():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, cast
@@ -37,6 +37,9 @@ Handler = Callable[["KafkaConnection", Any, int], Any]
 """Takes the connection, the request and its version; returns a response, None for no response at all, an `AnswerLater`
 or a coroutine that returns a response."""
 
+LogIn = Callable[["KafkaConnection", bytes], Coroutine[Any, Any, bool]]
+"""Takes what a client says of itself; tells whether that is true."""
+
 _NAMES = {api.value: api.name.lower() for api in Api}
 _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
 _LAST = {int(api): versions.last for api, versions in CODECS.items()}
@@ -62,6 +65,7 @@ class KafkaConnection(Connection):
         self.broker = broker
         self.is_logged_in = not broker.access.is_required
         self.sasl_mechanism = ""
+        self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
         self._handlers = handlers
         self._cutter = RequestCutter(_scratch, request_bytes_max=shared.limits.request_bytes_max)
@@ -105,6 +109,9 @@ class KafkaConnection(Connection):
     # --- serve
 
     def _serve(self, frame: memoryview) -> None:
+        if self.takes_token is not None:
+            self._take_token(frame, self.takes_token)
+            return
         head = parse_head(frame)
         api, version, _, size = head
         handler = self._handlers.get(api)
@@ -132,6 +139,21 @@ class KafkaConnection(Connection):
             if result is not None:
                 self._reply(_pieces(head, result))
             self._served(api, began_s)
+
+    def _take_token(self, frame: memoryview, log_in: LogIn) -> None:
+        """Take the login that follows SaslHandshake 0: a frame that is no request, answered by an empty one."""
+        self.takes_token = None
+        turn = _Turn()
+        self._turns.append(turn)
+
+        def answer(done: Later) -> None:
+            if done.exception() is None and done.result():
+                turn.pieces = [bytes(4)]
+                self._reply_in_turn()
+            else:
+                self.abort()
+
+        self.answer_later(asyncio.ensure_future(log_in(self, bytes(frame))), answer)
 
     def _refuse_version(self, head: RequestHead, frame: memoryview) -> None:
         """Answer where a client can understand the answer; else end the connection."""

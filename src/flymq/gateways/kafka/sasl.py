@@ -1,4 +1,8 @@
-"""Login by SASL PLAIN: a name and a password in one message. Over TLS, unless the network is trusted."""
+"""Login by SASL PLAIN: a name and a password in one message. Over TLS, unless the network is trusted.
+
+After version 1 of the handshake that message is part of a request; after version 0, which older clients use, it is a
+frame of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,12 @@ from flymq.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 PLAIN = "PLAIN"
 
 
-def handshake(connection: KafkaConnection, request: SaslHandshakeRequest, _version: int) -> SaslHandshakeResponse:
+def handshake(connection: KafkaConnection, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
     if request.mechanism != PLAIN:
         return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, [PLAIN])
     connection.sasl_mechanism = PLAIN
+    if version == 0:
+        connection.takes_token = log_in
     return SaslHandshakeResponse(ErrorCode.NONE, [PLAIN])
 
 
@@ -23,14 +29,21 @@ async def authenticate(
 ) -> SaslAuthenticateResponse:
     if not connection.sasl_mechanism:
         return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake comes before SaslAuthenticate")
-    user, password = _parse_plain(request.auth_bytes)
-    if not await connection.broker.access.login(user, password, connection.peer_host):
-        connection.shared.requests.failed(connection.protocol, AuthenticationFailed.code)
+    if not await log_in(connection, request.auth_bytes):
         connection.close_when_sent()
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "unknown user or wrong password")
+    return SaslAuthenticateResponse()
+
+
+async def log_in(connection: KafkaConnection, message: bytes) -> bool:
+    """Let a client in if its name and password are right."""
+    user, password = _parse_plain(message)
+    if not await connection.broker.access.login(user, password, connection.peer_host):
+        connection.shared.requests.failed(connection.protocol, AuthenticationFailed.code)
+        return False
     connection.principal = user
     connection.is_logged_in = True
-    return SaslAuthenticateResponse()
+    return True
 
 
 def _parse_plain(message: bytes) -> tuple[str, str]:

@@ -80,7 +80,7 @@ CODECS: dict[Api, Versions] = {
     Api.SYNC_GROUP: Versions(0, 5),
     Api.DESCRIBE_GROUPS: Versions(0, 6),
     Api.LIST_GROUPS: Versions(0, 5),
-    Api.SASL_HANDSHAKE: Versions(1, 1),
+    Api.SASL_HANDSHAKE: Versions(0, 1),
     Api.API_VERSIONS: Versions(0, 4),
     Api.CREATE_TOPICS: Versions(2, 7),
     Api.DELETE_TOPICS: Versions(1, 6),

@@ -1,4 +1,4 @@
-"""SaslHandshake, version 1. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""SaslHandshake, versions 0 to 1. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
