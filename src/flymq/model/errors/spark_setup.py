@@ -9,7 +9,7 @@ class SparkMissing(FlyMQError):
     """PySpark is not installed here."""
 
     code = "SPARK_MISSING"
-    hint = "pip install 'flymq[spark]'"
+    hint = "Install it with pip install 'flymq[spark]'."
 
 
 class JavaMissing(FlyMQError):
@@ -23,4 +23,4 @@ class SparkStartFailed(FlyMQError):
     """Spark did not start."""
 
     code = "SPARK_START_FAILED"
-    hint = "flymq doctor looks at Java, PySpark and bash, and says what to do."
+    hint = "Run flymq doctor: it looks at Java, PySpark and bash, and says what to do."
