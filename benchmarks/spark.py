@@ -67,16 +67,13 @@ class _ReadyReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         one = {"key": None, "value": VALUE, "topic": "bench", "partition": 0, "offset": 1, "timestamp": 0}
-        columns = [pa.array([{**one, "timestampType": 0}[name]] * BATCH_ROWS, type_) for name, type_ in _fields(self)]
+        row = {**one, "timestampType": 0}
+        columns = [pa.array([row[field.name]] * BATCH_ROWS, field.type) for field in self._schema]
         ready = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         left = partition.value
         while left > 0:
             yield ready.slice(0, min(left, BATCH_ROWS))
             left -= BATCH_ROWS
-
-
-def _fields(reader: _ReadyReader) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in reader._schema]
 
 
 class CountingSink(DataSource):
@@ -135,17 +132,18 @@ def _tree_cpu_s(root: int) -> float:
 
 
 def _beside(
-    what: str, java: int, rows: int, rounds: int, ours: Callable[[], None], ceiling: Callable[[], None]
+    what: str, java: int, rows: int, rounds: int, *, ours: Callable[[], None], peer: str, ceiling: Callable[[], None]
 ) -> list[Row]:
     """Measure both in turns, so that a neighbour on the machine disturbs both."""
-    ours(), ceiling()  # the first round starts workers
+    for work in (ours, ceiling):  # the first round starts workers
+        work()
     pairs = [(measured_rate(java, rows, ours), measured_rate(java, rows, ceiling)) for _ in range(rounds)]
     return [
         row(
             f"{what}, {unit}",
             median(pick(found) for found, _ in pairs),
             unit,
-            peer="ready batches" if "read" in what or "scan" in what else "counting sink",
+            peer=peer,
             peer_value=median(pick(limit) for _, limit in pairs),
             target=">= 0.6 of it",
         )
@@ -183,7 +181,7 @@ def _read(spark: SparkSession, java: int, address: str, rows: int, rounds: int) 
     def ceiling() -> None:
         scan(spark.read.format("ready").option("rows", rows).load())
 
-    return _beside("read a topic", java, rows, rounds, ours, ceiling)
+    return _beside("read a topic", java, rows, rounds, ours=ours, peer="ready batches", ceiling=ceiling)
 
 
 def _write(spark: SparkSession, java: int, address: str, rows: int, rounds: int) -> list[Row]:
@@ -200,7 +198,8 @@ def _write(spark: SparkSession, java: int, address: str, rows: int, rounds: int)
         def ceiling(frame: DataFrame = frame) -> None:
             frame.write.format("counting").mode("append").save()
 
-        found += _beside(f"write {what}, exactly once", java, rows, rounds, ours, ceiling)
+        name = f"write {what}, exactly once"
+        found += _beside(name, java, rows, rounds, ours=ours, peer="counting sink", ceiling=ceiling)
     return found
 
 
