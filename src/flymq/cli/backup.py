@@ -14,7 +14,7 @@ from flymq.cli.amounts import show_bytes
 from flymq.cli.exits import ExitCode
 from flymq.cli.options import BrokerCommand, LocalCommand, Noun, wants_json
 from flymq.cli.output import counted, note, show
-from flymq.cli.spark import master_option, quiet_session, spark_connection
+from flymq.cli.spark import master_option, quiet_session, spark_connection, spark_failure
 from flymq.host.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def create(context: click.Context, folder: Path, name: str | None, master: str) 
     The backup is a new folder in DIR. It holds everything up to the end of each topic at the time it is read.
     """
     from flymq.spark.backup.create import create_backup
-    from flymq.spark.jobs.failures import failure_of
 
     broker = spark_connection(context)
     with broker.client() as client:
@@ -51,7 +50,7 @@ def create(context: click.Context, folder: Path, name: str | None, master: str) 
         try:
             made = create_backup(spark, path.absolute(), broker, on_progress=show_progress("backed up"))
         except Exception as error:
-            raise failure_of(error) from error
+            raise spark_failure(error) from error
     show(_as_json(path.name, made), [("BACKUP", "TOPICS", "RECORDS", "SIZE"), _row(path.name, made)])
 
 

@@ -14,7 +14,7 @@ import click
 
 from flymq.cli.demo_chart import Tally, draw
 from flymq.cli.demo_shop import SCHEMA, TOPIC, Feed, feeding
-from flymq.cli.spark import quiet_session
+from flymq.cli.spark import quiet_session, spark_failure
 from flymq.client.serializers import from_json
 from flymq.client.sync.client import FlyMQClient
 from flymq.client.sync.consumer import Consumer
@@ -64,7 +64,6 @@ def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
     """
     from flymq.spark.jobs.aggregate import AggregateJob
     from flymq.spark.jobs.connection import Connection
-    from flymq.spark.jobs.failures import failure_of
     from flymq.spark.jobs.folder import Pipelines
     from flymq.spark.jobs.running import run_in_session
 
@@ -89,7 +88,7 @@ def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
         try:
             run_in_session(spark, Pipelines(Path(state)).keep("demo", job), job, stopping)
         except Exception as error:
-            raise failure_of(error) from error
+            raise spark_failure(error) from error
         finally:
             stopping.set()
         return watching.result()

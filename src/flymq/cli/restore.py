@@ -10,7 +10,7 @@ from flymq.cli.backup import backup_argument, show_progress
 from flymq.cli.client import confirm
 from flymq.cli.options import BrokerCommand
 from flymq.cli.output import note, show
-from flymq.cli.spark import master_option, quiet_session, spark_connection
+from flymq.cli.spark import master_option, quiet_session, spark_connection, spark_failure
 
 
 @click.command(cls=BrokerCommand)
@@ -32,7 +32,6 @@ def restore(
     """
     from flymq.spark.backup.contents import read_backup
     from flymq.spark.backup.restore import chosen_topics, existing_topics, restore_backup
-    from flymq.spark.jobs.failures import failure_of
 
     backup = read_backup(path)
     wanted = chosen_topics(backup, topics)
@@ -48,7 +47,7 @@ def restore(
                     spark, path.absolute(), broker, wanted, replace=replace, on_progress=show_progress("restored")
                 )
             except Exception as error:
-                raise failure_of(error) from error
+                raise spark_failure(error) from error
         for line in notes:
             note(line)
     rows = [(topic, backup.topics[topic].partitions, backup.rows_of(topic)) for topic in wanted]

@@ -13,7 +13,9 @@ import click
 
 from flymq.cli.options import connection_given
 from flymq.cli.output import note
+from flymq.model.errors import FlyMQError, PipelineFailed
 from flymq.spark.jobs.connection import Connection
+from flymq.spark.jobs.failures import failure_of
 from flymq.spark.session import LOCAL_MASTER, open_session
 
 if TYPE_CHECKING:
@@ -28,8 +30,18 @@ def spark_connection(context: click.Context) -> Connection:
     """Return the connection that was described by options and environment."""
     given: dict[str, Any] = connection_given(context)
     given.pop("timeout", None)
-    fields: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-    return Connection(**fields)
+    for name, value in given.items():
+        if isinstance(value, Path):  # it may be read from another folder
+            given[name] = str(value.absolute())
+    return Connection(**given)
+
+
+def spark_failure(error: Exception) -> FlyMQError:
+    """Return what was wrong with something on Spark that is no pipeline with a name and a log."""
+    failure = failure_of(error)
+    if type(failure) is PipelineFailed:
+        return PipelineFailed(failure.message, hint="flymq doctor looks at Spark and at this machine.")
+    return failure
 
 
 @contextmanager

@@ -7,6 +7,14 @@ from flymq.client.serializers import to_json
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import QueryFailed, TableNotFound
 from flymq.spark.sql import TopicViews, query_failure
+from flymq.testing import running_broker
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """A broker of its own, for the names of its topics stand in the queries."""
+    with running_broker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """How `flymq sql` prints what Spark returns."""
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -43,3 +45,16 @@ def test_csv_has_a_heading_quotes_what_needs_it_and_leaves_null_empty():
 )
 def test_a_cell_of_a_table_is_short_text(value, text):
     assert _cell(value) == text
+
+
+def test_the_help_of_every_command_is_there_without_loading_spark():
+    program = """if True:
+        import sys
+        from flymq.cli.app import COMMANDS, app
+        from flymq.cli.exits import run
+        for name in COMMANDS:
+            assert run(app, [name, "--help"]) == 0
+        print("\\npyspark" if "pyspark" in sys.modules else "\\nlight")
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.stdout.splitlines()[-1] == "light", ended.stderr
