@@ -8,7 +8,7 @@ from typing import Any, cast
 import click
 import msgspec
 
-from flymq.cli.client import complete_topics, topic_argument
+from flymq.cli.client import complete_topics, encryption_option, topic_argument
 from flymq.cli.options import BrokerCommand, parse_assignment, wants_json
 from flymq.cli.output import note, show
 from flymq.cli.pipeline_running import (
@@ -25,7 +25,9 @@ _RUNNING = tuple(RunningOptions.__annotations__)
 
 folder_type = click.Path(file_okay=False, path_type=Path)
 schema_option = click.option(
-    "--schema", metavar="DDL", help="Fields of JSON values that become columns, such as 'user STRING, amount DOUBLE'."
+    "--schema",
+    metavar="DDL",
+    help="Fields of JSON values that become columns, such as 'user STRING, amount DOUBLE'.  [default: as they are now]",
 )
 start_option = click.option(
     "--from",
@@ -45,6 +47,8 @@ def _start(kind: type[Any], options: dict[str, Any], **fields: Any) -> None:
     running = cast(RunningOptions, {name: options.pop(name) for name in _RUNNING})
     broker = spark_connection(click.get_current_context())
     given = {name: value for name, value in (options | fields).items() if value is not None}
+    if (key_file := given.get("encryption_key_file")) is not None:
+        given["encryption_key_file"] = str(key_file.absolute())
     start(kind(broker=broker, master=running["master"], **given), running)
 
 
@@ -188,6 +192,7 @@ def _sums(_context: click.Context, _option: click.Parameter, texts: tuple[str, .
 )
 @click.option("--updates", is_flag=True, help="Write a window each time it changes, not once at its end.")
 @schema_option
+@encryption_option
 @start_option
 @endless_options("1s")
 @running_options
@@ -204,6 +209,7 @@ def aggregate(topic: str, to_parquet: Path | None, updates: bool, **options: Any
 @click.option("--to", required=True, metavar="TOPIC", help="Topic to write to.")
 @click.option("--sql", required=True, metavar="QUERY", help="What to write; the topic is a table of its name.")
 @schema_option
+@encryption_option
 @start_option
 @batch_records_option
 @endless_options("1s")
@@ -242,6 +248,7 @@ def compact(topic: str, to: Path, **options: Any) -> None:
 @_times
 @click.option("--where", metavar="SQL", help="Only records for which this is true.")
 @schema_option
+@encryption_option
 @running_options
 def replay(topic: str, since: Position | None, until: Position | None, **options: Any) -> None:
     """Write records of a time, or dead letters, to a topic once more.

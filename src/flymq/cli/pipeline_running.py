@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
+from msgspec import structs
 
 from flymq.cli.amounts import parse_duration_ms
+from flymq.cli.client import connect, encryption_settings
 from flymq.cli.options import wants_json
 from flymq.cli.output import note, show
 from flymq.model.errors import PipelineFailed
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder, Progress
+    from flymq.spark.jobs.folder import PipelineFolder, Pipelines, Progress
     from flymq.spark.jobs.job import Job
 
 _LOOK_EVERY_S = 0.1
@@ -83,11 +85,27 @@ def start(job: Job, running: RunningOptions) -> None:
     from flymq.spark.session import spark_version
 
     spark_version()
-    folder = Pipelines(running["state_dir"]).keep(running["name"] or job.default_name, job)
+    pipelines, name = Pipelines(running["state_dir"]), running["name"] or job.default_name
+    folder = pipelines.keep(name, _with_schema(job, pipelines, name))
     if running["detach"]:
         _run_in_background(folder)
     else:
         run_here(folder)
+
+
+def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
+    """Return a job that reads JSON with the fields it is to know: those it began with, or those that are there now."""
+    from flymq.spark.jobs.job import SqlJob
+    from flymq.spark.samples import infer_schema
+
+    if not isinstance(job, SqlJob) or job.schema is not None:
+        return job
+    begun = [folder.job() for folder in pipelines.all() if folder.name == name and folder.has_begun]
+    if begun and isinstance(begun[0], SqlJob):
+        return structs.replace(job, schema=begun[0].schema)
+    key_file = None if job.encryption_key_file is None else Path(job.encryption_key_file)
+    with connect(**encryption_settings(key_file)) as client:
+        return structs.replace(job, schema=infer_schema(client, job.topic))
 
 
 def run_here(folder: PipelineFolder) -> None:

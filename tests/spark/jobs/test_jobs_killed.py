@@ -66,32 +66,32 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def test_an_archive_that_is_killed_goes_on_with_nothing_lost_and_nothing_twice(
     client: FlyMQClient, topic: str, tmp_path: Path, start: Start, run_job: RunJob
 ) -> None:
-    fill(client, topic, 6000)
+    fill(client, topic, 4000)
     root = tmp_path / "archive"
-    process = start("archive", topic, "--to", str(root), "--once", "--batch-records", "300", "--file-records", "100")
-    wait_until(lambda: len(list(root.glob("manifests/*.json"))) >= 3, process)
+    process = start("archive", topic, "--to", str(root), "--once", "--batch-records", "500", "--file-records", "100")
+    wait_until(lambda: len(list(root.glob("manifests/*.json"))) >= 2, process)
     kill(process)
-    assert len(list(root.glob("manifests/*.json"))) < 20
+    assert len(list(root.glob("manifests/*.json"))) < 8
 
-    run_job(ArchiveJob(topics=[topic], to=str(root), batch_records=300, file_records=100))
+    run_job(ArchiveJob(topics=[topic], to=str(root), batch_records=500, file_records=100))
     found = verify(Archive.open(root))
-    assert (found.rows, found.problems) == (6000, [])
-    assert RestoreJob(archive=str(root)).plan().rows == 6000
+    assert (found.rows, found.problems) == (4000, [])
+    assert RestoreJob(archive=str(root)).plan().rows == 4000
 
 
 def test_a_transform_that_is_killed_writes_every_record_exactly_once(
     client: FlyMQClient, topic: str, start: Start, run_job: RunJob
 ) -> None:
-    client.produce_batch(topic, [(b"%d" % (n % 50), b"%d" % n) for n in range(6000)])
+    client.produce_batch(topic, [(b"%d" % (n % 50), b"%d" % n) for n in range(4000)])
     target, sql = f"{topic}-to", f"SELECT key, value FROM `{topic}`"
     client.create_topic(target, 3)
-    process = start("transform", topic, "--to", target, "--sql", sql, "--once", "--batch-records", "300")
-    wait_until(lambda: sum(client.admin.latest_offsets(target).values()) >= 900, process)
+    process = start("transform", topic, "--to", target, "--sql", sql, "--once", "--batch-records", "500")
+    wait_until(lambda: sum(client.admin.latest_offsets(target).values()) > 1000, process)
     kill(process)
-    assert sum(map(len, records_of(client, target))) < 6000
+    assert sum(map(len, records_of(client, target))) < 4000
 
-    run_job(TransformJob(topic=topic, to=target, sql=sql, batch_records=300))
-    assert Counter(values_of(client, target)) == Counter(b"%d" % n for n in range(6000))
+    run_job(TransformJob(topic=topic, to=target, sql=sql, batch_records=500))
+    assert Counter(values_of(client, target)) == Counter(b"%d" % n for n in range(4000))
     for before, after in zip(records_of(client, topic), records_of(client, target), strict=True):
         assert [record.value for record in after] == [record.value for record in before]
 

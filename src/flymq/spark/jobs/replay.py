@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flymq.model.errors import InvalidPipeline
-from flymq.spark.jobs.job import Job
+from flymq.spark.jobs.job import SqlJob
 from flymq.spark.jobs.views import query, with_fields
 
 if TYPE_CHECKING:
@@ -18,17 +18,15 @@ _OF_DEAD_LETTERS = "flymq-"
 """Headers that begin so tell where a dead letter comes from and what was wrong; they are not the record's own."""
 
 
-class ReplayJob(Job, frozen=True, kw_only=True, tag="replay", omit_defaults=True):
+class ReplayJob(SqlJob, frozen=True, kw_only=True, tag="replay", omit_defaults=True):
     """Write records of a topic again. Started once more, it goes on with what has come since."""
 
-    topic: str
     to: str | None = None
     """None: back to the topic a dead letter comes from."""
     since_ms: int | None = None
     until_ms: int | None = None
     where: str | None = None
     """SQL for which records; all if not given."""
-    schema: str | None = None
     once: bool = True
 
     @property
@@ -36,16 +34,12 @@ class ReplayJob(Job, frozen=True, kw_only=True, tag="replay", omit_defaults=True
         return f"replay-{self.topic}"[:100]
 
     def run(self, run: Run) -> None:
-        start = (
-            {"startingOffsets": "earliest"}
-            if self.since_ms is None
-            else {
-                "startingTimestamp": self.since_ms,
-                "startingOffsetsByTimestampStrategy": "latest",
-            }
-        )
-        records = run.read(subscribe=self.topic, includeHeaders="true", **start)
-        run.write(self._chosen(records), topic=self.to, includeTimestamp="true")
+        start: dict[str, Any] = {"startingOffsets": "earliest"}
+        if self.since_ms is not None:
+            start = {"startingTimestamp": self.since_ms, "startingOffsetsByTimestampStrategy": "latest"}
+        key_file = self.encryption_key_file
+        records = run.read(subscribe=self.topic, includeHeaders="true", encryptionKeyFile=key_file, **start)
+        run.write(self._chosen(records), topic=self.to, includeTimestamp="true", encryptionKeyFile=key_file)
 
     def _chosen(self, records: DataFrame) -> DataFrame:
         from pyspark.sql.functions import col, expr, lit, timestamp_millis
@@ -63,7 +57,7 @@ class ReplayJob(Job, frozen=True, kw_only=True, tag="replay", omit_defaults=True
         columns = [col("key"), col("value"), col("timestamp")]
         if self.to is not None:
             return records.select(*columns, "headers")
-        origin = f"filter(headers, h -> h.key = '{ORIGIN_TOPIC}')[0].value"
+        origin = f"get(filter(headers, h -> h.key = '{ORIGIN_TOPIC}'), 0).value"
         own = f"filter(headers, h -> NOT startswith(h.key, '{_OF_DEAD_LETTERS}'))"
         home = expr(f"CAST({origin} AS STRING)").alias("topic")
         return records.select(*columns, expr(own).alias("headers"), home).where(col("topic").isNotNull())
