@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import sys
 import time
@@ -55,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
             failed.append(suite)
             continue
+        gc.collect()  # a broker that ran in this process leaves its files to the collector
         run["results"][suite] = rows
         print(f"\n{suite} ({time.monotonic() - started:.0f} s)\n{show(rows)}", flush=True)
         if chosen.json:  # after each suite: a run that is stopped keeps what it has
