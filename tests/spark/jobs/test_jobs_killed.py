@@ -25,7 +25,10 @@ from flymq.spark.jobs.transform import TransformJob
 from flymq.testing import TestBroker
 
 COMMAND = [sys.executable, "-m", "flymq", "pipeline"]
-PATIENCE_S = 200
+PATIENCE_S = 250
+
+as_programs = pytest.mark.timeout(600)
+"""Each of them starts a Java of its own."""
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -63,6 +66,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
+@as_programs
 def test_an_archive_that_is_killed_goes_on_with_nothing_lost_and_nothing_twice(
     client: FlyMQClient, topic: str, tmp_path: Path, start: Start, run_job: RunJob
 ) -> None:
@@ -79,6 +83,7 @@ def test_an_archive_that_is_killed_goes_on_with_nothing_lost_and_nothing_twice(
     assert RestoreJob(archive=str(root)).plan().rows == 4000
 
 
+@as_programs
 def test_a_transform_that_is_killed_writes_every_record_exactly_once(
     client: FlyMQClient, topic: str, start: Start, run_job: RunJob
 ) -> None:
@@ -96,6 +101,7 @@ def test_a_transform_that_is_killed_writes_every_record_exactly_once(
         assert [record.value for record in after] == [record.value for record in before]
 
 
+@as_programs
 def test_a_pipeline_in_the_background_is_seen_stopped_and_resumed(
     client: FlyMQClient, topic: str, tmp_path: Path, broker: TestBroker, pipelines: Pipelines, run_job: RunJob
 ) -> None:
@@ -124,6 +130,7 @@ def test_a_pipeline_in_the_background_is_seen_stopped_and_resumed(
     assert os.path.lexists(folder.checkpoint)
 
 
+@as_programs
 def test_a_job_that_fails_says_why_in_two_lines(start: Start, tmp_path: Path, pipelines: Pipelines) -> None:
     process = start("archive", "nowhere", "--to", str(tmp_path / "archive"), "--once")
     assert process.wait(PATIENCE_S) == 1
