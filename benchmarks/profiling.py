@@ -36,10 +36,11 @@ Round = Callable[[Bench], Sequence[Stream]]
 """Makes the streams of one round of a load; rounds follow one another until the time is over."""
 
 
-def _writing(batches: Shape, inflight: int) -> Round:
+def _writing(batches: Shape, inflight: int, persistence: str = "disk") -> Round:
     def streams(bench: Bench) -> Sequence[Stream]:
         count = min(20_000, max(50, _ROUND_BYTES // batches.payload_bytes))
-        return [writer(bench.connect(), produce_bytes(_topic(bench), 0, batches.batch), count, inflight=inflight)]
+        request = produce_bytes(_topic(bench, persistence), 0, batches.batch)
+        return [writer(bench.connect(), request, count, inflight=inflight)]
 
     return streams
 
@@ -60,27 +61,32 @@ def _reading(readers: int, bytes_max: int) -> Round:
     return streams
 
 
-def _both(bench: Bench) -> Sequence[Stream]:
-    topic, batches = _topic(bench), shape(100, 16 << 10)
-    request = produce_bytes(topic, 0, batches.batch)
-    return [
-        Reader(bench.connect(), topic, 0, batches, 4_000 * batches.records),
-        writer(bench.connect(), request, 4_000),
-    ]
+def _following(batches: Shape, inflight: int) -> Round:
+    """A reader that waits at the end of the log while a writer writes."""
+
+    def streams(bench: Bench) -> Sequence[Stream]:
+        topic = _topic(bench)
+        reader = Reader(bench.connect(), topic, 0, batches, 4_000 * batches.records)
+        request = produce_bytes(topic, 0, batches.batch)
+        return [reader, writer(bench.connect(), request, 4_000, inflight=inflight)]
+
+    return streams
 
 
-def _topic(bench: Bench) -> str:
-    return bench.topic(settings={"retention.bytes": 64 << 20, "segment.bytes": 16 << 20})
+def _topic(bench: Bench, persistence: str = "disk") -> str:
+    return bench.topic(settings={"persistence": persistence, "segment.bytes": 16 << 20})
 
 
 WORKLOADS: dict[str, Round] = {
     "produce": _writing(shape(100, 16 << 10), 8),
     "produce-small": _writing(shape(100, 1), 64),
     "produce-large": _writing(shape(100, 1 << 20), 2),
+    "produce-fsync": _writing(shape(100, 1), 64, "fsync"),
     "kafka-produce": _writing_as_kafka,
     "consume": _reading(40, 1 << 20),
     "consume-small": _reading(40, 32 << 10),
-    "both": _both,
+    "both": _following(shape(100, 16 << 10), 8),
+    "deliver": _following(shape(500, 1), 1),
 }
 
 
