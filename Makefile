@@ -29,6 +29,7 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/python -m flymq.gateways.rest.reference --check
 	$(BIN)/python -m flymq.spark.options_reference --check
 	$(BIN)/python tools/kafka_protocol_page.py --check
+	$(BIN)/python tools/kafka_clients_page.py --check
 
 bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
 	$(BIN)/python -m benchmarks --json benchmarks/results/run.json $(ARGS)

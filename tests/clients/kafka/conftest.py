@@ -18,6 +18,8 @@ from flymq.testing import TestBroker, running_broker
 
 TARGET = os.environ.get("FLYMQ_KAFKA_CLIENTS")
 CELL = "shows"
+LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+"""kafka-python leaves sockets to the garbage collector, which may come in any later test."""
 
 _numbers = count()
 _cells: dict[str, dict[str, str]] = {}
@@ -49,7 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    left_open = pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+    )
     for item in items:
+        item.add_marker(
+            left_open
+        )  # kafka-python leaves sockets to the garbage collector, which comes in any later test
         for mark in item.iter_markers(CELL):
             client = mark.kwargs.get("client") or item.callspec.params[mark.kwargs["by"]]
             if client == "native":

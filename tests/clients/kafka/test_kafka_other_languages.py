@@ -23,7 +23,7 @@ ROWS = [
 # --- KafkaJS --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.shows("every codec", client="KafkaJS")
+@pytest.mark.shows("codecs", client="KafkaJS")
 @pytest.mark.shows("keys, headers, nulls and times", client="KafkaJS")
 @pytest.mark.shows("idempotent producer", client="KafkaJS")
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -89,7 +89,7 @@ def kcat(broker, *arguments: str, given: str | None = None) -> str:
 
 
 @needs_kcat
-@pytest.mark.shows("every codec", client="kcat")
+@pytest.mark.shows("codecs", client="kcat")
 @pytest.mark.shows("idempotent producer", client="kcat")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_kcat_writes_and_reads(broker, topic, codec):
@@ -130,7 +130,6 @@ def test_kcat_goes_on_where_it_committed(broker, topic):
 
 
 @needs_kcat
-@pytest.mark.shows("transactions: commit and abort", client="kcat")
 def test_kcat_writes_in_a_transaction(broker, topic):
     kcat(broker, "-t", topic, "-p", "0", "-P", "-X", f"transactional.id={topic}", given="one\ntwo\n")
     read = PEERS["native"].read(broker.address, topic, 2, committed=True)

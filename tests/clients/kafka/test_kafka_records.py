@@ -19,7 +19,7 @@ def without_null_headers(row: Row) -> Row:
     return row._replace(headers=tuple(header for header in row.headers if header[1] is not None))
 
 
-@pytest.mark.shows("every codec", by="writer")
+@pytest.mark.shows("codecs", by="writer")
 @pytest.mark.shows("keys, headers, nulls and times", by="writer")
 @pytest.mark.shows("idempotent producer", by="writer")
 @pytest.mark.parametrize("codec", CODECS)
