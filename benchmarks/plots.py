@@ -119,9 +119,10 @@ def draw_sizes(run: Run) -> Figure | None:
     for what, colour in (("produce", _OURS), ("consume", "#0f766e")):
         lines = [rows[f"{what} {name}"] for name in names]
         sizes = [_SIZES[name] for name in names]
-        axes.plot(sizes, _mb(lines, "ours", sizes), "o-", color=colour, label=f"{what}, FlyMQ")
-        beside = lines[0]["peer"] or ""
-        axes.plot(sizes, _mb(lines, "peer_value", sizes), "--", color=colour, alpha=0.55, label=f"{what}, {beside}")
+        ours = [entry["ours"] * size / 1e6 for entry, size in zip(lines, sizes, strict=True)]
+        bare = [(entry["peer_value"] or 0) * size / 1e6 for entry, size in zip(lines, sizes, strict=True)]
+        axes.plot(sizes, ours, "o-", color=colour, label=f"{what}, FlyMQ")
+        axes.plot(sizes, bare, "--", color=colour, alpha=0.55, label=f"{what}, {lines[0]['peer']}")
     axes.set_xscale("log")
     axes.set_xticks(sizes, names)
     axes.set_ylim(bottom=0)
@@ -130,10 +131,6 @@ def draw_sizes(run: Run) -> Figure | None:
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     return picture
-
-
-def _mb(rows: Sequence[Row], which: str, sizes: Sequence[int]) -> list[float]:
-    return [float(dict(entry)[which] or 0) * size / 1e6 for entry, size in zip(rows, sizes, strict=True)]  # type: ignore[arg-type]
 
 
 # --- latency --------------------------------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from benchmarks.standings import Standing, gaps, standings
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = {
-    "peers": "FlyMQ beside its peers: produce, processor time, consume, latency",
-    "sizes": "Throughput by message size, beside servers that only move the bytes",
-    "latency": "End-to-end latency by percentile",
+    "peers": ("peers", "FlyMQ beside its peers: produce, processor time, consume, latency"),
+    "throughput": ("sizes", "Throughput by message size, beside servers that only move the bytes"),
+    "latency": ("latency", "End-to-end latency by percentile"),
 }
+"""The picture of a suite: its name, and what it shows."""
 TITLES = {
     "peers": "Beside its peers",
     "programs": "What a program gets",
@@ -73,10 +74,9 @@ def write(run: Run, docs: Path = DOCS) -> None:
         rows = run["results"].get(suite)
         if rows:
             parts.append(f"\n## {title}\n\n")
-            if suite in pictures:
-                parts.append(f"![{PICTURES[suite]}](images/performance-{suite}.png)\n\n")
-            if suite == "throughput" and "sizes" in pictures:
-                parts.append(f"![{PICTURES['sizes']}](images/performance-sizes.png)\n\n")
+            name, shown = PICTURES.get(suite, ("", ""))
+            if name in pictures:
+                parts.append(f"![{shown}](images/performance-{name}.png)\n\n")
             parts.append(_peers(rows) if suite == "peers" else markdown(table(rows), RIGHT))
     (docs / "performance.md").write_text("".join(parts))
 

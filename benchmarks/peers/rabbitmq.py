@@ -11,6 +11,7 @@ import itertools
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.deliveries import Courier, Pair
@@ -58,7 +59,7 @@ class RabbitMQ:
         try:
             with process([home / "sbin" / "rabbitmq-server", "-noinput"], port, folder, environment) as measured:
                 yield [
-                    Contender(f"{self.name} {kind}", settings, measured, lambda kind=kind: Queue(port, kind))  # type: ignore[misc]
+                    Contender(f"{self.name} {kind}", settings, measured, partial(Queue, port, kind))
                     for kind, settings in _KINDS[promise].items()
                 ]
         finally:

@@ -37,7 +37,7 @@ _MESSAGES_MAX = 600_000
 _RATE_PER_S = 500
 
 
-class Effort(NamedTuple):
+class Budget(NamedTuple):
     """How much of a run is spent on what."""
 
     rounds: int
@@ -46,8 +46,8 @@ class Effort(NamedTuple):
     deliveries: int
 
 
-FULL = Effort(rounds=3, warm_up_s=2.5, round_s=0.7, deliveries=500)
-QUICK = Effort(rounds=1, warm_up_s=0.0, round_s=0.1, deliveries=50)
+FULL = Budget(rounds=3, warm_up_s=2.5, round_s=0.7, deliveries=500)
+QUICK = Budget(rounds=1, warm_up_s=0.0, round_s=0.1, deliveries=50)
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def run(quick: bool = False, drivers: Sequence[Driver] = DRIVERS) -> list[Row]:
     return [one for promise in Promise for one in _rows(promise, _measure(promise, present, spent))]
 
 
-def _measure(promise: Promise, drivers: Sequence[Driver], spent: Effort) -> list[Tally]:
+def _measure(promise: Promise, drivers: Sequence[Driver], spent: Budget) -> list[Tally]:
     with ExitStack() as stack:
         contenders: list[Contender] = []
         for driver in drivers:
@@ -85,7 +85,7 @@ def _measure(promise: Promise, drivers: Sequence[Driver], spent: Effort) -> list
     return tallies
 
 
-def _warm_up(contender: Contender, spent: Effort) -> int:
+def _warm_up(contender: Contender, spent: Budget) -> int:
     """Use the contender for a while; return how many messages it can take in a round."""
     began_s, messages = time.monotonic(), 1_200
     while True:
@@ -98,7 +98,7 @@ def _warm_up(contender: Contender, spent: Effort) -> int:
     return messages
 
 
-def _take_turn(tally: Tally, spent: Effort) -> None:
+def _take_turn(tally: Tally, spent: Budget) -> None:
     produced, consumed = _produce_and_consume(tally.contender, tally.messages)
     tally.produced.append(produced)
     tally.consumed.append(consumed)
@@ -113,7 +113,7 @@ def _produce_and_consume(contender: Contender, messages: int) -> tuple[Load, Loa
     return produced, consumed
 
 
-def _deliver(contender: Contender, spent: Effort) -> Latency:
+def _deliver(contender: Contender, spent: Budget) -> Latency:
     topic = contender.open()
     courier = topic.courier()
     times = deliver(courier, spent.deliveries, _RATE_PER_S)
