@@ -8,7 +8,9 @@ python -m benchmarks.bare_servers fetch DIR     cuts requests, answers each with
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import select
 import socket
 import sys
 import tempfile
@@ -19,6 +21,8 @@ _HEADER = Struct(">BBBI")
 ANSWER = b"\xfb\x01\x87\x00\x00\x00\x30" + bytes(0x30)
 """As long as FlyMQ's answer to one batch for one partition."""
 FETCHED_BYTES = 1 << 20
+_PIECES = 64
+"""So many answers until one is repeated: more than a processor's cache holds."""
 
 
 class Echo(asyncio.Protocol):
@@ -61,21 +65,33 @@ class Produce(asyncio.BufferedProtocol):
 
 
 def send_files(directory: str) -> None:
-    """Answer one connection after another, blocking: nothing else is measured than sendfile."""
+    """Answer one connection after another: nothing else is measured than sendfile, and waiting for room."""
     with tempfile.TemporaryFile(dir=directory) as file:
-        file.write(bytes(FETCHED_BYTES))
+        file.write(bytes(FETCHED_BYTES) * _PIECES)
         file.flush()
+        positions = itertools.cycle(range(0, FETCHED_BYTES * _PIECES, FETCHED_BYTES))
         listening = socket.create_server(("127.0.0.1", 0))
         print(listening.getsockname()[1], flush=True)
         while True:
             connection, _ = listening.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection:
                 while header := connection.recv(_HEADER.size, socket.MSG_WAITALL):
                     connection.recv(_HEADER.unpack(header)[3], socket.MSG_WAITALL)
                     connection.sendall(_HEADER.pack(0xFB, 1, 0x88, FETCHED_BYTES))
-                    sent = 0
-                    while sent < FETCHED_BYTES:
-                        sent += os.sendfile(connection.fileno(), file.fileno(), sent, FETCHED_BYTES - sent)
+                    _send_file(connection, file.fileno(), next(positions))
+
+
+def _send_file(connection: socket.socket, file: int, position: int) -> None:
+    """Fill the socket's buffer, wait until there is room for much more: a blocking sendfile wakes for every little."""
+    connection.setblocking(False)
+    end = position + FETCHED_BYTES
+    while position < end:
+        try:
+            position += os.sendfile(connection.fileno(), file, position, end - position)
+        except BlockingIOError:
+            select.select([], [connection], [])
+    connection.setblocking(True)
 
 
 async def _serve(kind: str, directory: str) -> None:
