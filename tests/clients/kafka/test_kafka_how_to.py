@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs/how-to/kafka-clients.md"
 def test_the_samples_run(broker, capsys):
     for sample in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(compile(sample.replace("localhost:9092", broker.address), PAGE.name, "exec"), {})
-    assert capsys.readouterr().out == "b'alice' b'signed in' [('source', b'web')]\n"
+    assert capsys.readouterr().out == "b'alice' b'signed in' [('source', b'web')]\nevents has something to tell\n"
     with FlyMQClient(broker.address) as client:
         partitions = len(client.admin.describe_topic("doubled").partitions)
         doubled = {each.value for number in range(partitions) for each in client.fetch("doubled", number)}
