@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flymq import FlyMQClient
-from flymq.spark.session import open_session
+from flymq.spark.session import QUICK_START, open_session
 from flymq.testing import TestBroker, running_broker
 
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session of two cores in which a failed task is tried again, up to four times."""
-    with open_session("tests", master="local[2,4]") as session:
+    with open_session("tests", master="local[2,4]", settings=QUICK_START) as session:
         yield session
 
 

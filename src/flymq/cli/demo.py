@@ -66,6 +66,7 @@ def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
     from flymq.spark.jobs.connection import Connection
     from flymq.spark.jobs.folder import Pipelines
     from flymq.spark.jobs.running import run_in_session
+    from flymq.spark.session import QUICK_START
 
     job = AggregateJob(
         broker=Connection(server=server),
@@ -80,7 +81,7 @@ def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
     stopping = threading.Event()
     with (
         tempfile.TemporaryDirectory(prefix="flymq-demo-") as state,
-        quiet_session("flymq demo") as spark,
+        quiet_session("flymq demo", settings=QUICK_START) as spark,
         ThreadPoolExecutor(1) as thread,
     ):
         watching = thread.submit(watch, stopping)

@@ -18,7 +18,7 @@ from flymq.cli.client import connect, encryption_option, encryption_settings
 from flymq.cli.options import BrokerCommand, wants_json
 from flymq.cli.output import aligned, note
 from flymq.cli.spark import master_option, quiet_session, spark_connection
-from flymq.spark.session import spark_version
+from flymq.spark.session import QUICK_START, spark_version
 from flymq.spark.sql import TopicViews, query_failure
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 _TABLE_ROWS_MAX = 1_000
 _NULL = "-"
-
-# A query lives for seconds: the compiler that starts at once beats the one that would be faster in a minute.
-_QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 @click.command(cls=BrokerCommand)
@@ -55,7 +52,7 @@ def sql(context: click.Context, query: str, output: str | None, encryption_key_f
         options["encryptionKeyFile"] = str(encryption_key_file.absolute())
     with connect(**encryption_settings(encryption_key_file)) as client:
         client.connect()
-        with quiet_session("flymq sql", master, _QUICK_START) as spark:
+        with quiet_session("flymq sql", master, QUICK_START) as spark:
             found = TopicViews(spark, client, options).query(query)
             try:
                 print_rows(found, output or ("json" if wants_json() else "table"))

@@ -1,6 +1,7 @@
 """Projects of declarative tables, run as a user runs them: with a session and processes of their own."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -14,7 +15,8 @@ COMMAND = [sys.executable, "-m", "flymq", "pipeline"]
 
 
 def run(*arguments):
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True)
+    environ = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}  # a quicker start
+    return subprocess.run([*COMMAND, *arguments], env=environ, capture_output=True, text=True)
 
 
 def test_a_new_project_has_a_spec_and_transformations_in_python_and_sql(tmp_path):
