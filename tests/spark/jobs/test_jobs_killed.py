@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -102,8 +101,8 @@ def test_a_transform_that_is_killed_writes_every_record_exactly_once(
 
 
 @as_programs
-def test_a_pipeline_in_the_background_is_seen_stopped_and_resumed(
-    client: FlyMQClient, topic: str, tmp_path: Path, broker: TestBroker, pipelines: Pipelines, run_job: RunJob
+def test_a_pipeline_in_the_background_is_seen_and_stopped(
+    client: FlyMQClient, topic: str, tmp_path: Path, broker: TestBroker, pipelines: Pipelines
 ) -> None:
     def flymq(*arguments: str) -> str:
         command = [*COMMAND, *arguments, "--state-dir", str(pipelines.path)]
@@ -118,7 +117,7 @@ def test_a_pipeline_in_the_background_is_seen_stopped_and_resumed(
     pid = folder.running_pid()
     try:
         wait_until(lambda: folder.progress().records == 300)
-        assert f"{name}   archive   running" in flymq("list")
+        assert flymq("list").splitlines()[1].split() == [name, "archive", "running", "300", "0"]
         fill(client, topic, 30)
         wait_until(lambda: folder.progress().records == 330)
     finally:
@@ -127,7 +126,6 @@ def test_a_pipeline_in_the_background_is_seen_stopped_and_resumed(
     assert folder.progress().state is State.STOPPED
     assert "records" in flymq("logs", name)
     assert verify(Archive.open(root)).rows == 330
-    assert os.path.lexists(folder.checkpoint)
 
 
 @as_programs
