@@ -32,6 +32,7 @@ SUITES = {
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
     "spark": "benchmarks.spark",
+    "spark_jobs": "benchmarks.spark_jobs",
     "peers": "benchmarks.peers.suite",
     "programs": "benchmarks.peers.programs",
 }
