@@ -84,7 +84,7 @@ $(VENV)/.server: $(VENV)/bin/python requirements/server.txt $(BUILD_TOOLS) $(NAT
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/bin/python requirements/spark.txt $(BUILD_TOOLS) $(NATIVE)
-	@echo "Installing FlyMQ with Spark into $(VENV), once: about half a gigabyte …"
+	@echo "Installing FlyMQ with Spark into $(VENV), once: a download of about half a gigabyte …"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -r requirements/spark.txt -r $(BUILD_TOOLS)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@ $(VENV)/.server

