@@ -16,6 +16,7 @@ from tests.clients.kafka import kafkajs
 
 from flymq.testing import TestBroker, running_broker
 
+FOLDER = Path(__file__).parent
 TARGET = os.environ.get("FLYMQ_KAFKA_CLIENTS")
 CELL = "shows"
 LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
@@ -51,13 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    left_open = pytest.mark.filterwarnings(
-        "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
-    )
+    """Called with the items of all folders; only those of this one are concerned."""
     for item in items:
-        item.add_marker(
-            left_open
-        )  # kafka-python leaves sockets to the garbage collector, which comes in any later test
+        if not item.path.is_relative_to(FOLDER):
+            continue
+        item.add_marker(pytest.mark.filterwarnings(LEFT_OPEN))
         for mark in item.iter_markers(CELL):
             client = mark.kwargs.get("client") or item.callspec.params[mark.kwargs["by"]]
             if client == "native":
