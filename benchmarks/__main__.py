@@ -43,13 +43,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: for a look, not for figures to quote")
     parser.add_argument("--only", choices=SUITES, action="append", help="run only this suite; may be repeated")
+    parser.add_argument("--without", choices=SUITES, action="append", default=[], help="leave this suite out")
     parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--keep", action="store_true", help="keep the rows of other suites that are in that file")
     parser.add_argument("--compare", type=Path, metavar="OLD", help="also show the ratio to an older run's JSON")
     chosen = parser.parse_args(arguments)
     run = Run(machine={**machine.describe(), **versions()}, quick=chosen.quick, results={})
     print(machine.in_a_line(run["machine"]), file=sys.stderr)
+    if chosen.keep and chosen.json.exists():
+        run["results"] = load(chosen.json)["results"]
     failed = []
-    for suite in chosen.only or SUITES:
+    for suite in [name for name in chosen.only or SUITES if name not in chosen.without]:
         started = time.monotonic()
         try:
             rows: list[Row] = importlib.import_module(SUITES[suite]).run(quick=chosen.quick)

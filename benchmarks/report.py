@@ -41,6 +41,7 @@ TITLES = {
     "log": "The log, beside bare system calls on the same disk",
     "record_codec": "The record codec, beside aiokafka's compiled one",
     "spark": "Spark",
+    "spark_jobs": "Pipelines on Spark",
 }
 _INTRODUCTION = """# Performance
 

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.__main__ import SUITES, main
 from benchmarks.peers import suite
 from benchmarks.peers.flymq import WAYS, FlyMQ
+from benchmarks.results import Run, load, save
+from benchmarks.row import row
 
 FAMILIES = [name for name, module in SUITES.items() if module.startswith("benchmarks.workloads.")]
 
@@ -37,6 +39,17 @@ def test_a_run_is_kept_as_json_and_compared_with_an_older_one(tmp_path, capsys):
     assert [entry["unit"] for entry in run["results"]["durability"]] == ["msgs/s"] * 9
     assert main(["--quick", "--only", "durability", "--compare", str(kept)]) == 0
     assert f"beside {kept}" in capsys.readouterr().out
+
+
+def test_a_suite_can_be_left_out_and_others_kept_from_an_earlier_run(tmp_path):
+    kept = tmp_path / "run.json"
+    earlier = [row("read", 1.0, "msgs/s")]
+    save(kept, Run(machine={}, quick=True, results={"spark": earlier}))
+    chosen = ["--only", "durability", "--only", "sdk", "--without", "sdk"]
+    assert main(["--quick", *chosen, "--json", str(kept), "--keep"]) == 0
+    results = load(kept)["results"]
+    assert list(results) == ["spark", "durability"]
+    assert results["spark"] == earlier
 
 
 def test_a_suite_that_fails_does_not_take_the_others_with_it(tmp_path, monkeypatch, capsys):
