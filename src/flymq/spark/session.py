@@ -127,13 +127,17 @@ def open_session(
     """Start a session of this process, and stop it at the end of the block. `settings` are Spark's own, and win.
 
     The first session of a process starts a Java process, which takes some seconds and ends with this one. Whatever
-    that one has to say goes to `java_log`, or else to stderr.
+    that one has to say goes to `java_log`, or else to stderr. A session that is active already is used as it is, and
+    stays.
     """
     spark_version()
     os.environ.update(spark_environment(master))
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    if (active := SparkSession.getActiveSession()) is not None:
+        yield active
+        return
     scratch = Path(tempfile.mkdtemp(prefix="flymq-spark-"))
     chosen = session_settings(scratch, master=master, warehouse=warehouse, driver_memory=driver_memory)
     builder = SparkSession.builder.appName(app_name).config(map={**chosen, **(settings or {})})
