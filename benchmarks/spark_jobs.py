@@ -1,5 +1,6 @@
-"""Ready pipelines on local[2]: a topic to an archive and back.
+"""Ready pipelines on local[2]: a topic with values of 100 B to an archive and back.
 
+A job takes seconds to start, whatever it does; an archive then goes on batch by batch, so one batch has its own row.
 The broker runs beside Spark on the same two cores. CPU time is that of Spark: its Java process and its Python workers.
 """
 
@@ -18,7 +19,7 @@ from benchmarks.spark import PARTITIONS, VALUE, Rate, measured_rate
 from flymq import FlyMQClient
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.folder import Pipelines, Progress
 from flymq.spark.jobs.job import Job
 from flymq.spark.jobs.restore import RestoreJob
 from flymq.spark.jobs.running import run_in_session
@@ -49,26 +50,33 @@ def _archive_and_restore(spark: SparkSession, connection: Connection, scratch: P
     java = spark.sparkContext._gateway.proc.pid
     pipelines = Pipelines(scratch / "pipelines")
 
-    def done(job: Job) -> None:
-        run_in_session(spark, pipelines.keep(job.default_name, job), job, threading.Event())
+    def done(job: Job) -> Progress:
+        folder = pipelines.keep(job.default_name, job)
+        run_in_session(spark, folder, job, threading.Event())
+        return folder.progress()
 
-    def archive(topic: str) -> None:
+    def archive(topic: str) -> Progress:
         to = str(scratch / topic)
-        done(ArchiveJob(broker=connection, topics=[topic], to=to, once=True, file_records=_FILE_RECORDS))
+        return done(ArchiveJob(broker=connection, topics=[topic], to=to, once=True, file_records=_FILE_RECORDS))
 
     def restore(topic: str) -> None:
         done(RestoreJob(broker=connection, archive=str(scratch / topic), to=f"{topic}-restored"))
 
     archive("warm-up")
-    archived = measured_rate(java, rows, lambda: archive("bench"))
+    batches: list[float] = []
+    archived = measured_rate(java, rows, lambda: batches.append(archive("bench").records_per_s))
     restore("warm-up")
     restored = measured_rate(java, rows, lambda: restore("bench"))
-    return [*_rows("archive a topic", archived, ">= 0.7 M"), *_rows("restore a topic", restored, "")]
-
-
-def _rows(what: str, rate: Rate, target: str) -> list[Row]:
     return [
-        row(f"{what}, values of {len(VALUE)} B, with the start of the query", rate.per_s, "rows/s", target=target),
+        row("archive a topic, one batch of it", batches[0], "rows/s", target=">= 0.7 M"),
+        *_rows("archive a topic", archived),
+        *_rows("restore a topic", restored),
+    ]
+
+
+def _rows(what: str, rate: Rate) -> list[Row]:
+    return [
+        row(f"{what}, from the start of the job to its end", rate.per_s, "rows/s"),
         row(f"{what}, a second of Spark's processor time", rate.per_cpu_s, "rows/CPU s"),
     ]
 

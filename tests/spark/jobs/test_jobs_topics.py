@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.jobs.conftest import RunJob
-from tests.spark.jobs.records import fill, objects_of, records_of
+from tests.spark.jobs.records import fill, objects_of, records_of, values_of
 
-from flymq import FlyMQClient
+from flymq import FlyMQClient, generate_key
 from flymq.model.errors import InvalidPipeline, PipelineDiffers, TopicNotFound
 from flymq.spark.jobs.aggregate import AggregateJob
 from flymq.spark.jobs.compact import CompactJob
@@ -39,11 +39,12 @@ def test_sql_turns_one_topic_into_another(client: FlyMQClient, topic: str, run_j
     job = TransformJob(
         topic=topic,
         to=f"{topic}-large",
-        sql=f"SELECT key, upper(user) AS name, amount * 2 AS twice FROM `{topic}` WHERE amount > 10",
+        sql=f"SELECT key, upper(user) AS name, amount * 2 AS twice FROM `{topic}` WHERE amount > 10 AND key <> 'zoe'",
         schema="user STRING, amount DOUBLE",
     )
     run_job(job)
     put(client, topic, "eve", 70)
+    put(client, topic, "zoe", 70)
     run_job(job)
     assert objects_of(client, f"{topic}-large") == [{"name": "BOB", "twice": 100.0}, {"name": "EVE", "twice": 140.0}]
     keys = {record.key for part in records_of(client, f"{topic}-large") for record in part}
@@ -55,6 +56,20 @@ def test_what_sql_does_not_touch_goes_through_as_it_is(client: FlyMQClient, topi
     run_job(TransformJob(topic=topic, to=f"{topic}-same", sql=f"SELECT * FROM `{topic}` WHERE partition = 1"))
     [copied] = [part for part in records_of(client, f"{topic}-same") if part]
     assert [record[:3] for record in copied] == [record[:3] for record in records_of(client, topic)[1]]
+
+
+def test_what_comes_from_an_encrypted_topic_is_written_encrypted(
+    client: FlyMQClient, broker: TestBroker, topic: str, run_job: RunJob, tmp_path: Path
+) -> None:
+    key, target = generate_key(), f"{topic}-sealed"
+    (tmp_path / "key").write_text(key)
+    with FlyMQClient(broker.address, encryption_key=key) as trusted:
+        put(trusted, topic, "ann", 5)
+        sql = f"SELECT user, amount FROM `{topic}`"
+        schema, key_file = "user STRING, amount DOUBLE", str(tmp_path / "key")
+        run_job(TransformJob(topic=topic, to=target, sql=sql, schema=schema, encryption_key_file=key_file))
+        assert objects_of(trusted, target) == [{"user": "ann", "amount": 5.0}]
+    assert b"ann" not in (values_of(client, target)[0] or b"")
 
 
 @pytest.mark.parametrize(
