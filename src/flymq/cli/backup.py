@@ -44,7 +44,7 @@ def create(context: click.Context, folder: Path, name: str | None, master: str) 
 
     broker = spark_connection(context)
     with broker.client() as client:
-        client.connect()
+        client.connect()  # a wrong address is told before Spark starts
     path = folder / (name or _time(SystemClock().now_ms()).replace(":", "-"))
     with quiet_session("flymq backup", master) as spark:
         try:

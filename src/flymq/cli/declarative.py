@@ -87,13 +87,11 @@ def _run_program(file: Path, arguments: tuple[str, ...], master: str) -> None:
 
 
 def _run_statements(context: click.Context, file: Path, master: str) -> None:
-    from flymq.cli.sql import print_rows
+    from flymq.cli.sql import print_result
     from flymq.spark.sql import TopicViews
 
     statements = [text.strip() for text in _STATEMENT_END.split(file.read_text(encoding="utf-8")) if text.strip()]
     with connect() as client, quiet_session(f"flymq {file.name}", master) as session:
         views = TopicViews(session, client, spark_connection(context).options())
         for statement in statements:
-            found = views.query(statement)
-            if found.columns:
-                print_rows(found, "table")
+            print_result(views, statement, "table")

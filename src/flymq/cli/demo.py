@@ -26,7 +26,7 @@ _COMMAND = (
     f"       --schema '{SCHEMA}' --by category --sum revenue=amount"
 )
 _POLL_MS = 500
-_PATIENCE_S = 180
+_PATIENCE_S = 300
 
 
 @click.command()

@@ -51,15 +51,21 @@ def sql(context: click.Context, query: str, output: str | None, encryption_key_f
     if encryption_key_file is not None:
         options["encryptionKeyFile"] = str(encryption_key_file.absolute())
     with connect(**encryption_settings(encryption_key_file)) as client:
-        client.connect()
+        client.connect()  # a wrong address is told before Spark starts
         with quiet_session("flymq sql", master, QUICK_START) as spark:
-            found = TopicViews(spark, client, options).query(query)
-            try:
-                print_rows(found, output or ("json" if wants_json() else "table"))
-            except BrokenPipeError:
-                raise
-            except Exception as error:
-                raise query_failure(error) from error
+            print_result(TopicViews(spark, client, options), query, output or ("json" if wants_json() else "table"))
+
+
+def print_result(views: TopicViews, query: str, output: str) -> None:
+    """Run one query and print its rows."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    found = views.query(query)
+    try:
+        print_rows(found, output)
+    except (PySparkException, Py4JError) as error:
+        raise query_failure(error) from error
 
 
 def print_rows(found: DataFrame, output: str) -> None:
