@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import plots
@@ -14,7 +15,7 @@ from benchmarks.machine import in_a_line
 from benchmarks.peers.contender import Promise
 from benchmarks.results import Run, load
 from benchmarks.row import RIGHT, Row, number, table
-from benchmarks.standings import Standing, gaps, standings
+from benchmarks.standings import Gap, Standing, gaps, standings
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = {
@@ -111,12 +112,18 @@ def _peers(rows: list[Row]) -> str:
         lines = [("", *_COLUMNS, "settings"), *(_line(standing, promise) for standing in standings(rows, promise))]
         parts.append(markdown(lines, frozenset(_COLUMNS)) + "\n")
     parts.append("### Where FlyMQ is behind\n\n")
-    behind = [
-        f"- {gap.what}, {gap.promise.value}: {gap.peer} {number(gap.theirs)} {gap.unit}, FlyMQ {number(gap.ours)}, "
-        f"a factor of {gap.factor:.1f}"
-        for gap in gaps(rows)
+    return "".join(parts) + ("\n".join(_behind(gaps(rows))) or "Nowhere in this run.") + "\n"
+
+
+def _behind(found: Sequence[Gap]) -> list[str]:
+    """Return a line for each measure, the largest gap first, with all peers that are ahead in it."""
+    by_measure: dict[tuple[str, str, float], list[str]] = {}
+    for gap in found:
+        measure = (f"{gap.what}, {gap.promise.value}", gap.unit, gap.ours)
+        by_measure.setdefault(measure, []).append(f"{gap.peer} {number(gap.theirs)} ({gap.factor:.1f} ×)")
+    return [
+        f"- {what}: FlyMQ {number(ours)} {unit}; {', '.join(ahead)}" for (what, unit, ours), ahead in by_measure.items()
     ]
-    return "".join(parts) + ("\n".join(behind) if behind else "Nowhere in this run.") + "\n"
 
 
 def _line(standing: Standing, promise: Promise) -> tuple[str, ...]:
