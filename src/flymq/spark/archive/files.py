@@ -24,6 +24,7 @@ ASIDE_PREFIX = "_"
 
 _COMPRESSION_LEVEL = 1  # of zstd: more costs much time for few bytes
 _ROW_GROUP_ROWS = 1 << 18
+_ROW_GROUP_BYTES = 128 << 20
 _READ_BYTES = 1 << 20
 _DICTIONARIES = ["timestamp_type", "leader_epoch", "headers.list.element.key"]
 _ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
@@ -88,14 +89,16 @@ def _write_records(output: _SummedFile, batches: Iterable[pa.RecordBatch]) -> _W
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield tables that are large enough to be read quickly and small enough for a task's memory."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size_bytes = 0
     for batch in batches:
         waiting.append(batch)
         rows += len(batch)
-        if rows >= _ROW_GROUP_ROWS:
+        size_bytes += batch.nbytes
+        if rows >= _ROW_GROUP_ROWS or (rows and size_bytes >= _ROW_GROUP_BYTES):
             yield pa.Table.from_batches(waiting, SCHEMA)
-            waiting, rows = [], 0
+            waiting, rows, size_bytes = [], 0, 0
     if rows:
         yield pa.Table.from_batches(waiting, SCHEMA)
 

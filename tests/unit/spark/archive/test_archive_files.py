@@ -64,6 +64,13 @@ def test_a_large_piece_has_row_groups_and_the_bounds_of_all_of_them(tmp_path: Pa
     assert (piece.rows, piece.min_timestamp_ms, piece.max_timestamp_ms) == (300_000, 0, 299_999)
 
 
+def test_large_values_make_row_groups_of_few_rows(tmp_path: Path) -> None:
+    batch = encode_batch([(None, bytes(1 << 20))] * 50, timestamp_ms=1)
+    columns = archive_columns(batch, 0, 50)
+    piece = write_piece(tmp_path, Piece("orders", 0, 0, 250), "a", [columns] * 5)
+    assert pq.ParquetFile(tmp_path / piece.file).num_row_groups == 2
+
+
 def test_a_range_without_records_has_no_file(tmp_path: Path) -> None:
     piece = write_piece(tmp_path, Piece("orders", 0, 5, 6), "a", [])
     assert (piece.rows, piece.file) == (0, "")
