@@ -71,9 +71,10 @@ def list_(folder: Path) -> None:
 @backup_argument
 @click.pass_context
 def verify(context: click.Context, path: Path) -> None:
-    """Read a whole backup: every range there, every record counted, every checksum right.
+    """Prove that a backup is whole.
 
-    Needs no broker. Fails if anything is wrong.
+    Reads all of it: every range there, every record counted, every checksum right. Needs no broker. Fails if anything
+    is wrong.
     """
     from flymq.spark.session import spark_version
 

@@ -56,7 +56,10 @@ def run(context: click.Context, file: Path, arguments: tuple[str, ...], full_ref
 @master_option
 @click.pass_context
 def dry_run(context: click.Context, file: Path, master: str) -> None:
-    """Check a project of tables: names, columns and what depends on what. Nothing is read or written."""
+    """Check a project of tables, and write nothing.
+
+    Finds wrong names, columns and types, and tables that depend on each other in a circle.
+    """
     name_broker(context)
     _run_project(file, ["dry-run"], master)
 

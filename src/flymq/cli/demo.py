@@ -26,7 +26,7 @@ _COMMAND = (
     f"       --schema '{SCHEMA}' --by category --sum revenue=amount"
 )
 _POLL_MS = 500
-_PATIENCE_S = 300
+_PATIENCE_S = 600
 
 
 @click.command()
