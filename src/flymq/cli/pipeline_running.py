@@ -128,6 +128,8 @@ def _run_in_background(folder: PipelineFolder) -> None:
 
     command = [sys.executable, "-m", "flymq", "pipeline", "resume", folder.name, "--state-dir", str(folder.path.parent)]
     before = folder.progress()
+    with folder.running():
+        pass  # nobody else runs it, or this has raised
     with folder.log.open("ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True
@@ -157,7 +159,7 @@ class _Display:
     def show(self, progress: Progress) -> None:
         behind = "" if progress.behind is None else f"   {progress.behind:,} behind"
         rate = f"   {progress.records_per_s:,.0f}/s" if progress.records_per_s else ""
-        line = f"{self._name}   {progress.state.value}   {progress.records:,} records{rate}{behind}"
+        line = f"{self._name}   {progress.state.value}   {progress.records:,} records{rate}{behind}   {progress.error}"
         if self._is_terminal:
             click.echo(f"\r{line.ljust(self._width)}", nl=False, err=True)
             self._width = len(line)

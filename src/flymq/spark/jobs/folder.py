@@ -47,6 +47,8 @@ class State(StrEnum):
     NEW = "new"
     STARTING = "starting"
     RUNNING = "running"
+    WAITING = "waiting"
+    """For something that passes by itself, such as a broker that cannot be reached."""
     DONE = "done"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -92,9 +94,14 @@ class PipelineFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something to go on with: a batch was planned, or somebody is about to."""
+        """Whether there is something to go on with, or somebody is about to begin."""
+        return self.has_batches or self.pid() is not None
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a batch was planned, or what a restore has in its place."""
         planned = (self.checkpoint / "offsets").glob("[0-9]*")
-        return any(planned) or (self.checkpoint / RESTORE_START).exists() or self.pid() is not None
+        return any(planned) or (self.checkpoint / RESTORE_START).exists()
 
     def job(self) -> Job:
         """Return what the pipeline does."""
@@ -112,7 +119,7 @@ class PipelineFolder:
         if not path.exists():
             return Progress()
         known = msgspec.json.decode(self._disk.read(path), type=Progress)
-        if known.state in (State.STARTING, State.RUNNING) and self.pid() is None:
+        if known.state in (State.STARTING, State.RUNNING, State.WAITING) and self.pid() is None:
             return msgspec.structs.replace(known, state=State.KILLED)
         return known
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from flymq.spark.jobs.job import Job
 
+RETRY_S = 10.0
 _LOOK_EVERY_S = 1
 
 OnProgress = Callable[[Progress], None]
@@ -143,7 +144,7 @@ def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: Non
             master = job.master or LOCAL_MASTER
             with open_session(f"flymq {folder.name}", master=master, java_log=folder.log) as spark:
                 _hush_spark()
-                run_in_session(spark, folder, job, stopping, on_progress)
+                keep_running(spark, folder, job, stopping, on_progress)
         except Exception as error:
             failure = failure_of(error)
             said = {"error": failure.message, "hint": failure.hint}
@@ -152,6 +153,35 @@ def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: Non
                 raise
             raise failure from error
         return folder.progress()
+
+
+def keep_running(
+    spark: SparkSession,
+    folder: PipelineFolder,
+    job: Job,
+    stopping: threading.Event,
+    on_progress: OnProgress = lambda _: None,
+    *,
+    retry_s: float = RETRY_S,
+) -> None:
+    """Run a job; one that goes on and on is started again after a failure that passes by itself.
+
+    Only if it has begun: a broker that was never there is a wrong address.
+    """
+    while True:
+        try:
+            run_in_session(spark, folder, job, stopping, on_progress)
+            return
+        except Exception as error:
+            failure = failure_of(error)
+            if job.once or not failure.retriable or not folder.has_batches:
+                raise
+            waiting = msgspec.structs.replace(folder.progress(), state=State.WAITING, error=failure.message)
+            folder.report(waiting)
+            on_progress(waiting)
+            if stopping.wait(retry_s):
+                folder.report(msgspec.structs.replace(waiting, state=State.STOPPED))
+                return
 
 
 def run_in_session(
@@ -163,7 +193,7 @@ def run_in_session(
 ) -> None:
     """Run a job in a session that is there."""
     run = Run(spark, folder, job, stopping, on_progress)
-    run.report(state=State.RUNNING)
+    run.report(state=State.RUNNING, error="", hint="")
     job.run(run)
     run.report(state=State.STOPPED if run.is_stopping else State.DONE)
 

@@ -34,9 +34,7 @@ def test_an_error_of_ours_is_left_as_it_is() -> None:
 
 
 def test_any_other_error_is_a_failed_pipeline_with_its_first_line() -> None:
-    error = failure_of(
-        ValueError("[SOME_CONDITION.KIND] It broke. SQLSTATE: 42703;\n'Project [key#0]\n at java")
-    )
+    error = failure_of(ValueError("[SOME_CONDITION.KIND] It broke. SQLSTATE: 42703;\n'Project [key#0]\n at java"))
     assert type(error) is PipelineFailed
     assert error.message == "It broke."
 
