@@ -33,7 +33,7 @@ SPEC_FILES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _STATE = "state"
 _STDERR = 2
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-_RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Exception|Error): (?:\[[A-Z0-9_.]+\] )?(.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Exception|Error):\s+(?:\[[A-Z0-9_.]+\] )?(.+)$", re.MULTILINE)
 
 _SPEC = """\
 name: {name}
@@ -145,8 +145,13 @@ def run_project(session: SparkSession, spec: Path, *arguments: str) -> None:
     if ended.returncode:
         log = spec.parent / _STATE / "error.log"
         log.write_text(ended.stderr, encoding="utf-8")
-        reasons = _RAISED.findall(ended.stderr)
-        raise PipelineFailed(reasons[-1] if reasons else "the project cannot be run", hint=f"{log} has the details.")
+        raise PipelineFailed(last_reason(ended.stderr), hint=f"{log} has the details.")
+
+
+def last_reason(traceback: str) -> str:
+    """Return the first line of what was raised in the end, without Spark's name for the case."""
+    reasons: list[str] = _RAISED.findall(traceback)
+    return reasons[-1].rstrip(".") if reasons else "the project cannot be run"
 
 
 def table_sizes(session: SparkSession) -> dict[str, int]:
