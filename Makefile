@@ -17,7 +17,7 @@ demo: $(VENV)/.spark  ## See it all work: broker, feed, a pipeline on Spark, its
 	@exec $(BIN)/flymq demo $(ARGS)
 
 test: $(VENV)/.dev  ## Run all tests
-	$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n auto $(ARGS)
 
 check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/ruff check .

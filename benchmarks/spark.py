@@ -167,7 +167,7 @@ def run(quick: bool = False) -> list[Row]:
             client.create_topic("bench-out", PARTITIONS, settings={"retention.bytes": 1 << 30})
         return [
             *_read(spark, java, address, rows, rounds),
-            *_write(spark, java, address, rows // 2, rounds),
+            *_write(spark, java, address, rows, rounds),
         ]
 
 

@@ -1,6 +1,6 @@
 """One local Spark session for all tests of this folder: a JVM takes seconds to start and half a gigabyte.
 
-All these tests run in one process of pytest-xdist, by their group, so that there is one JVM and not one a core.
+All these tests run in one process of pytest-xdist, see tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _numbers = count()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
