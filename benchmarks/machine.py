@@ -17,6 +17,7 @@ def describe() -> dict[str, str]:
         "processor": f"{_from_proc('cpuinfo', 'model name')}, {os.cpu_count()} CPUs",
         "memory": f"{int(_from_proc('meminfo', 'MemTotal').split()[0]) / (1 << 20):.0f} GB",
         "system": f"{platform.system()} {platform.release()}",
+        "load": f"{os.getloadavg()[0]:.1f} at the start",
         "Python": platform.python_version(),
         **dict(_versions(_PACKAGES)),
     }

@@ -48,7 +48,8 @@ _INTRODUCTION = """# Performance
 
 Figures of one run of the benchmarks, written by it. They are ratios first: each line measures FlyMQ beside a limit (the
 least a program could do on the same machine) or a peer, in the same run, with rounds taking turns; ± is how far the
-worst round was from the median. Absolute numbers are those of a small shared machine. Repeat them on yours:
+worst round was from the median. Absolute numbers are those of a small shared machine, as busy as its load says. Repeat
+them on yours:
 
 ```console
 $ make peers     # fetch Kafka, NATS, Redis and RabbitMQ into a cache folder; what cannot be had is left out
@@ -60,8 +61,9 @@ $ make report    # this page, its pictures, and benchmarks/results/report.html
 _HOW = """Every system gets the same 100-byte messages over one connection: prepared bytes on a plain socket, 1,200
 messages under way, so that no client library is the limit. FlyMQ and Kafka get batches of 16 KB, as their clients send
 them; the others have no batches and get single messages without a wait in between, which for FlyMQ is a line of its
-own. Latency is from the time a message was due, at 500 a second, to a waiting consumer. Processor time is the server's
-own; the load shares the machine with it.
+own. Latency is from the time a message was due, at 500 a second, to a waiting consumer; a latency of many milliseconds
+in the middle (p50) says that the system could not keep up. Processor time is the server's own; the load shares the
+machine with it.
 
 """
 
