@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench peers report profile docs lock clean
+.PHONY: help run demo test check bench peers report profile docs lock clean
 
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -75,7 +75,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 BUILD_TOOLS := requirements/build.txt
-NATIVE := setup.py pyproject.toml src/flymq/record/_fast.pyx
+NATIVE := setup.py pyproject.toml $(wildcard src/flymq/record/_fast*.p[yx][xi])
 
 $(VENV)/.server: $(VENV)/bin/python requirements/server.txt $(BUILD_TOOLS) $(NATIVE)
 	@echo "Installing FlyMQ into $(VENV) …"

@@ -56,7 +56,9 @@ def avro_decoder(schema: AvroSchema, *, prefix_bytes: int = 0) -> Callable[[byte
     try:
         from fastavro import parse_schema, schemaless_reader
     except ImportError:
-        raise InvalidOption("Avro needs the package fastavro", hint="Install it with pip install 'flymq[avro]'.") from None
+        raise InvalidOption(
+            "Avro needs the package fastavro", hint="Install it with pip install 'flymq[avro]'."
+        ) from None
     parsed = parse_schema(_loaded(schema))
 
     def decode(value: bytes) -> Any:
