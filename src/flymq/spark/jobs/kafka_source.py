@@ -30,6 +30,7 @@ OWN_OPTIONS = ("topic", "start", "batch_records")
 _ROWS_PER_BATCH = 10_000
 _ANSWER_WITHIN_S = 30.0
 _IDLE_WAIT_S = 0.5
+_POLL_S = 0.2
 
 
 class KafkaStream(DataSource):
@@ -158,26 +159,27 @@ def _messages(options: Mapping[str, str], range_: OffsetRange) -> Iterator[list[
 
     consumer = _consumer(options)
     consumer.assign([kafka.TopicPartition(range_.topic, range_.partition, range_.start)])
+    next_offset, idle_s = range_.start, 0.0
     try:
-        while True:
+        while next_offset < range_.end:
+            before = next_offset
             taken: list[Message] = []
-            is_over = False
-            for message in consumer.consume(_ROWS_PER_BATCH, _ANSWER_WITHIN_S):
+            for message in consumer.consume(min(_ROWS_PER_BATCH, range_.end - next_offset), _POLL_S):
                 error, offset = message.error(), message.offset()
                 assert offset is not None
-                if error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
-                    is_over = is_over or offset >= range_.end
-                elif error is not None:
-                    raise BrokerUnavailable(f"{range_.name} of the other cluster cannot be read: {error.str()}")
-                elif offset >= range_.end:
-                    is_over = True
+                if error is None:
+                    next_offset = offset + 1
+                    if offset < range_.end:
+                        taken.append(message)
+                elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                    next_offset = max(next_offset, offset)
                 else:
-                    taken.append(message)
+                    raise BrokerUnavailable(f"{range_.name} of the other cluster cannot be read: {error.str()}")
             if taken:
                 yield taken
-                is_over = is_over or taken[-1].offset() == range_.end - 1
-            if is_over:
-                return
+            idle_s = 0.0 if next_offset > before else idle_s + _POLL_S
+            if idle_s > _ANSWER_WITHIN_S:
+                raise BrokerUnavailable(f"{range_.name} of the other cluster ends at {next_offset}, not {range_.end}")
     finally:
         consumer.close()
 
