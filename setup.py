@@ -1,5 +1,7 @@
 """Build the compiled record codec. Where that fails, FlyMQ installs without it and uses the one in plain Python."""
 
+from pathlib import Path
+
 from setuptools import Extension, setup
 
 ROOM = "src/flymq/record"
@@ -9,7 +11,7 @@ setup(
         Extension(
             "flymq.record._fast",
             [f"{ROOM}/_fast.pyx"],
-            depends=[f"{ROOM}/_fast_{part}.pxi" for part in ("header", "record", "encode", "parse", "columns", "table")],
+            depends=sorted(map(str, Path(ROOM).glob("_fast_*.pxi"))),
             optional=True,
         )
     ]

@@ -220,7 +220,8 @@ class Admin:
             raise InvalidTopicName(f"the topic {name!r} belongs to the broker")
         await self._catalog.delete(name, topic.entry)
         self._topics.remove(name)
-        await self._threads.run(self._directory.removal(name, topic.topic_id))
+        logs = [partition.log for partition in topic.partitions]
+        await self._threads.run(self._directory.removal(name, topic.topic_id, logs))
         await self._catalog.forget_gone(topic.topic_id)
         logger.info("the topic %s was deleted", name)
 

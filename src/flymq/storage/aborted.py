@@ -89,6 +89,11 @@ class AbortedTransactions:
         self._by_segment.clear()
         self._growing = None
 
+    def let_go(self) -> None:
+        """Hold no file open."""
+        self._growing = None
+        self._written.clear()
+
     def remove_before(self, start_offset: int) -> None:
         """Remove what a crash left of segments that are gone. While a log is open, their own removal does it."""
         for base_offset in self._files():

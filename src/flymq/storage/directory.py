@@ -8,7 +8,7 @@ The id keeps a topic apart from one of the same name that was deleted before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -41,10 +41,20 @@ class DataDirectory:
         folder = self._folder(partition.topic, topic_id)
         return open_log(self._disk, folder / str(partition.partition), config)
 
-    def removal(self, topic: str, topic_id: UUID) -> Callable[[], None]:
-        """Return the work that removes a topic's logs, to run in a thread. To repeat it is harmless."""
+    def removal(self, topic: str, topic_id: UUID, opened: Sequence[PartitionLog] = ()) -> Callable[[], None]:
+        """Return the work that removes a topic's logs, to run in a thread. To repeat it is harmless.
+
+        `opened` are those that were in use. Who is the last to close a file that has no name any more waits until the
+        disk has freed it, a millisecond for each megabyte: that must not be the event loop.
+        """
         folder = self._folder(topic, topic_id)
-        return lambda: self._disk.remove_directory(folder)
+
+        def remove() -> None:
+            self._disk.remove_directory(folder)
+            for log in opened:
+                log.let_go()
+
+        return remove
 
     def folders(self) -> list[str]:
         """Names of the topic folders that are there."""

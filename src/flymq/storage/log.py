@@ -509,6 +509,14 @@ class Log:
         self._unsynced.fsync(partial(write_checkpoint, self.disk, self.directory, checkpoint))
         self._checkpoint = checkpoint
 
+    def let_go(self) -> None:
+        """Hold no file open: the log is closed, or its topic deleted."""
+        for segment in self._segments:
+            segment.let_go()
+        self._recently_read.clear()
+        self._unsynced.forget_all()
+        self._aborted.let_go()
+
     def close(self) -> None:
         """Make everything durable and leave the marker of an orderly end. A log that failed leaves none."""
         if self.failure is not None:
@@ -517,3 +525,4 @@ class Log:
         write_clean_marker(
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
+        self.let_go()

@@ -70,6 +70,9 @@ class MemoryLog:
         """Memory is as durable as it gets here."""
         return self.end_offset
 
+    def let_go(self) -> None:
+        """There is no file to hold."""
+
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         admitted = admit(
             batches,

@@ -29,7 +29,9 @@ class SyncPoint:
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def run(self) -> None:
-        for step in self.steps:
+        """Do it, once. Afterwards nothing here holds a file open."""
+        steps, self.steps = self.steps, []
+        for step in steps:
             step()
 
 
@@ -63,6 +65,10 @@ class Unsynced:
     def forget(self, file: File) -> None:
         """A file is removed, or on the disk already."""
         self._files.pop(file, None)
+
+    def forget_all(self) -> None:
+        """Nothing of it matters any more."""
+        self._files.clear()
 
     def begin(self, end_offset: int, truncations: int) -> SyncPoint:
         """Return the work after which everything written so far is on the disk."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import DirectoryLocked
 from flymq.model.names import TOPIC_NAME_LENGTH_MAX, TopicPartition
 from flymq.storage.directory import DataDirectory
+from flymq.storage.log import Log
 from flymq.storage.memory import MemoryLog
 
 ORDERS = TopicPartition("orders", 0)
@@ -47,6 +49,37 @@ def test_removing_a_topic_takes_its_files_and_no_others(tmp_path: Path) -> None:
     remove()  # to repeat it is harmless
     assert directory.folders() == [directory.folder_name("orders", NEW)]
     assert values(directory.open(ORDERS, NEW, settings())) == ["a"]
+
+
+def test_who_removes_a_topic_closes_its_files_so_that_nobody_else_waits_for_the_disk_to_free_them(
+    tmp_path: Path,
+) -> None:
+    directory = DataDirectory(SystemDisk(), tmp_path)
+    log = directory.open(ORDERS, OLD, settings())
+    assert isinstance(log, Log)
+    for value in "abc":
+        append(log, batch(value))
+        log.roll()
+    assert values(log) == ["a", "b", "c"]
+    assert open_files_below(tmp_path)
+    directory.removal("orders", OLD, [log])()
+    assert open_files_below(tmp_path) == []
+
+
+def test_a_closed_log_holds_no_file_open(tmp_path: Path) -> None:
+    log = DataDirectory(SystemDisk(), tmp_path).open(ORDERS, OLD, settings())
+    append(log, batch("a"))
+    log.close()
+    assert open_files_below(tmp_path) == []
+
+
+def open_files_below(directory: Path) -> list[Path]:
+    """Return the log files this process has open there."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that lists the others
+            found.append(link.readlink())
+    return [path for path in found if path.is_relative_to(directory / "topics")]
 
 
 def test_the_longest_topic_name_fits_into_a_folders_name(tmp_path: Path) -> None:
