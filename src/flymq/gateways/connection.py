@@ -67,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
         self._waiting: set[Later] = set()
+        self._gathered: list[Buffer | Slice] | None = None
         self._held_bytes = 0
         self._is_draining = False
         self._throttled_until_s = 0.0
@@ -128,9 +129,29 @@ class Connection(asyncio.BufferedProtocol):
     # --- send and wait
 
     def send(self, pieces: Sequence[Buffer | Slice]) -> None:
-        if self._outbox is not None and self.is_open:
+        """Send at once; or with the others while answers are gathered."""
+        if self._gathered is not None:
+            self._gathered += pieces
+        elif self._outbox is not None and self.is_open:
             self._outbox.send(pieces)
             self._reconsider()
+
+    def send_soon(self, pieces: Sequence[Buffer | Slice]) -> None:
+        """Send together with what else is to be sent in this turn of the loop: after an fsync many answers are due."""
+        if self._gathered is None:
+            self._gathered = []
+            asyncio.get_running_loop().call_soon(self.send_gathered)
+        self._gathered += pieces
+
+    def gather(self) -> None:
+        """Hold back what is sent, to send it in one write with `send_gathered`."""
+        if self._gathered is None:
+            self._gathered = []
+
+    def send_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, None
+        if gathered:
+            self.send(gathered)
 
     def answer_later(self, waiting: Later, answer: Callable[[Later], None]) -> None:
         """Call `answer` when it is done, if the client is still there; the wait ends with the connection."""
@@ -196,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         transport, outbox = self._transport, self._outbox
         if transport is None or outbox is None or transport.is_closing():
             return
-        if self._ends_when_sent and outbox.is_empty and not self._waiting:
+        if self._ends_when_sent and outbox.is_empty and not self._waiting and not self._gathered:
             transport.close()
             return
         must_pause = self._must_pause()

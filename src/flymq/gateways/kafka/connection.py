@@ -16,6 +16,7 @@ from types import CoroutineType
 from typing import Any, cast
 
 from flymq.broker.broker import Broker
+from flymq.broker.fetching import WaitingFetch
 from flymq.broker.partition import Slice
 from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -70,7 +71,6 @@ class KafkaConnection(Connection):
         self._handlers = handlers
         self._cutter = RequestCutter(_scratch, request_bytes_max=shared.limits.request_bytes_max)
         self._turns: deque[_Turn] = deque()
-        self._corked: Pieces | None = None
 
     @property
     def served(self) -> list[Api]:
@@ -90,16 +90,14 @@ class KafkaConnection(Connection):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = self.shared.clock.monotonic_s()
-        self._corked = []
+        self.gather()
         try:
             for request in self._cutter.buffer_updated(nbytes):
                 self._serve(request)
         except FlyMQError as error:
             logger.info("%s: %s", self.peer_host, error.message)
             self.close_when_sent()
-        corked, self._corked = self._corked, None
-        if corked:
-            self.send(corked)
+        self.send_gathered()
         self.hold(self._cutter.held_bytes)
 
     def eof_received(self) -> bool:
@@ -149,7 +147,7 @@ class KafkaConnection(Connection):
         def answer(done: Later) -> None:
             if done.exception() is None and done.result():
                 turn.pieces = [bytes(4)]
-                self._reply_in_turn()
+                self._reply_in_turn(self.send)
             else:
                 self.abort()
 
@@ -200,7 +198,8 @@ class KafkaConnection(Connection):
                 logger.exception("%s of %s failed", Api(head.api).name, self.peer_host)
                 self.abort()
             else:
-                self._reply_in_turn()
+                # A consumer waits for records; the others are many at once, after an fsync.
+                self._reply_in_turn(self.send if isinstance(done, WaitingFetch) else self.send_soon)
 
         self.answer_later(later.waiting, answer)
 
@@ -217,21 +216,14 @@ class KafkaConnection(Connection):
         if self._turns:
             self._turns.append(_Turn(pieces))
         else:
-            self._send(pieces)
+            self.send(pieces)
 
-    def _reply_in_turn(self) -> None:
+    def _reply_in_turn(self, send: Callable[[Pieces], None]) -> None:
         """Send the responses that are known, up to the first that is not."""
         turns = self._turns
         while turns and (pieces := turns[0].pieces) is not None:
             turns.popleft()
-            self._send(pieces)
-
-    def _send(self, pieces: Pieces) -> None:
-        """Send a response, together with others when several requests came at once."""
-        if self._corked is None:
-            self.send(pieces)
-        else:
-            self._corked += pieces
+            send(pieces)
 
 
 def _pieces(head: RequestHead, response: Any) -> Pieces:

@@ -51,7 +51,6 @@ class NativeConnection(Connection):
         self.is_logged_in = not broker.access.is_required
         self._handlers = handlers
         self._cutter = FrameCutter(_scratch, payload_bytes_max=shared.limits.request_bytes_max)
-        self._corked: Pieces | None = None
 
     @property
     def opcodes(self) -> list[int]:
@@ -65,17 +64,15 @@ class NativeConnection(Connection):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = began_s = self.shared.clock.monotonic_s()
-        self._corked = []
+        self.gather()
         is_lost = False
         try:
             for frame in self._cutter.buffer_updated(nbytes):
                 self._serve(frame, began_s)
         except FlyMQError as error:
-            self.reply(encode_error(error))
+            self.send([encode_error(error)])
             is_lost = True
-        corked, self._corked = self._corked, None
-        if corked:
-            self.send(corked)
+        self.send_gathered()
         if is_lost:  # where the next frame begins is not known
             self.close_when_sent()
         self.hold(self._cutter.held_bytes)
@@ -137,23 +134,14 @@ class NativeConnection(Connection):
 
     def _reply_error(self, error: FlyMQError, request_id: int) -> None:
         self.shared.requests.failed(self.protocol, error.code)
-        self.reply(encode_error(error, request_id))
+        self.send_soon([encode_error(error, request_id)])
 
     def _answer(self, opcode: int, request_id: int, answer: Answer) -> None:
-        if answer is None:
-            return
         if isinstance(answer, Message):
             answer.id = request_id
-            self.reply(encode_answer(opcode, answer))
-        else:
-            self.reply(*answer)
-
-    def reply(self, *pieces: Buffer | Slice) -> None:
-        """Send a frame, together with others when several are answered at once."""
-        if self._corked is None:
-            self.send(pieces)
-        else:
-            self._corked += pieces
+            self.send_soon([encode_answer(opcode, answer)])
+        elif answer is not None:
+            self.send(answer)  # records: a consumer may be waiting for them
 
 
 def _as_it_is(answer: Answer) -> Answer:

@@ -92,7 +92,7 @@ class Subscription:
             self._credit -= size
             delivery = wire.Deliver(subscription=self._number, partitions=[fetched(read) for read in telling])
             frame = interleave(encode_around(delivery, [read.length for read in telling]), telling)
-            self._connection.reply(*frame)
+            self._connection.send(frame)
             shared = self._connection.shared
             self._connection.charge(shared.fetch_quota, size)
         self.schedule()
