@@ -19,6 +19,7 @@ from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
 from flymq.gateways.requests import Requests
 from flymq.host.clock import Clock
+from flymq.wire.framing import SCRATCH_BYTES
 
 Later = asyncio.Future[Any] | WaitingFetch
 
@@ -49,6 +50,8 @@ class SharedByConnections:
     fetch_quota: ClientQuota
     limits: ConnectionLimits
     requests: Requests = field(default_factory=Requests)
+    scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
+    """What the loop receives into: it reads one socket at a time. Another broker of the process has another loop."""
 
 
 class Connection(asyncio.BufferedProtocol):

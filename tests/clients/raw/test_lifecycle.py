@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import trustme
 from benchmarks.processes import port_in
 from benchmarks.raw_client import RawClient
 
+from flymq import FlyMQClient
 from flymq.broker.passwords import hash_password
 from flymq.model.delivery import Acks
 from flymq.model.errors import AddressInUse, DirectoryLocked
@@ -252,3 +254,20 @@ def test_nothing_is_served_before_the_login_where_one_is_required(tmp_path):
         assert isinstance(client.ask(Authenticate(username="ada", password="secret")), AuthenticateAnswer)
         assert client.ask(ListTopics()).topics == []
         client.close()
+
+
+def test_two_brokers_of_one_process_keep_what_they_receive_apart() -> None:
+    def write_and_read(address: str, value: bytes) -> set[bytes]:
+        with FlyMQClient(address) as client:
+            client.create_topic("letters", 1)
+            for _ in range(100):
+                client.produce_batch("letters", [value] * 100)
+            found: list[bytes] = []
+            while len(found) < 10_000:
+                found += [record.value for record in client.fetch("letters", 0, len(found), max_bytes=1 << 20)]
+        return set(found)
+
+    with running_broker() as one, running_broker() as other, ThreadPoolExecutor() as threads:
+        a = threads.submit(write_and_read, one.address, b"a" * 1000)
+        b = threads.submit(write_and_read, other.address, b"b" * 1000)
+        assert (a.result(), b.result()) == ({b"a" * 1000}, {b"b" * 1000})

@@ -23,7 +23,6 @@ from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnsupportedVersion
-from flymq.wire.framing import SCRATCH_BYTES
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import encode_response, messages_of, parse_request
 from flymq.wire.kafka.framing import RequestCutter, RequestHead, parse_client_id, parse_head
@@ -46,8 +45,6 @@ _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
 _LAST = {int(api): versions.last for api, versions in CODECS.items()}
 _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
 
-_scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
-
 
 @dataclass(slots=True)
 class _Turn:
@@ -69,7 +66,7 @@ class KafkaConnection(Connection):
         self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
         self._handlers = handlers
-        self._cutter = RequestCutter(_scratch, request_bytes_max=shared.limits.request_bytes_max)
+        self._cutter = RequestCutter(shared.scratch, request_bytes_max=shared.limits.request_bytes_max)
         self._turns: deque[_Turn] = deque()
 
     @property

@@ -15,7 +15,6 @@ from flymq.broker.partition import Slice
 from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
-from flymq.wire.framing import SCRATCH_BYTES
 from flymq.wire.native.codec import decode_request, encode_answer, encode_error, peek_id
 from flymq.wire.native.framing import MAGIC, Frame, FrameCutter
 from flymq.wire.native.messages.fields import Message
@@ -36,8 +35,6 @@ Handler = Callable[["NativeConnection", Any], "Answer | AnswerLater | Awaitable[
 _NAMES = {opcode.value: opcode.name.lower() for opcode in Opcode}
 _BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
 
-_scratch = bytearray(SCRATCH_BYTES)  # shared by all connections of the process: the loop reads one socket at a time
-
 
 class NativeConnection(Connection):
     """One client that speaks the native protocol."""
@@ -50,7 +47,7 @@ class NativeConnection(Connection):
         self.subscriptions: dict[int, Subscription] = {}
         self.is_logged_in = not broker.access.is_required
         self._handlers = handlers
-        self._cutter = FrameCutter(_scratch, payload_bytes_max=shared.limits.request_bytes_max)
+        self._cutter = FrameCutter(shared.scratch, payload_bytes_max=shared.limits.request_bytes_max)
 
     @property
     def opcodes(self) -> list[int]:

@@ -22,8 +22,6 @@ _VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC"
 
 _CONTINUE = b"HTTP/1.1 100 "  # no answer yet: the client is to send its body
 
-_scratch = bytearray(256 << 10)  # shared by all connections of the process: the loop reads one socket at a time
-
 
 def speaks_http(first: bytes) -> bool:
     return first[:4] in _VERBS or any(verb.startswith(first) for verb in _VERBS)
@@ -152,11 +150,11 @@ class HttpConnection(Connection):
     # --- what the loop tells is passed on
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        return _scratch
+        return self.shared.scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = self.shared.clock.monotonic_s()
-        self._http.data_received(bytes(memoryview(_scratch)[:nbytes]))
+        self._http.data_received(bytes(memoryview(self.shared.scratch)[:nbytes]))
 
     def eof_received(self) -> bool:
         return self._http.is_busy  # a client that has said all it has to say still gets its answer
