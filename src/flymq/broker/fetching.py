@@ -91,8 +91,8 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
 class WaitingFetch:
     """One fetch that waits. A future in all but one thing: who waits for it is called at once when it is done.
 
-    The loop would call him in its next turn, after another look at all sockets: a third of the way from a producer to
-    a consumer that waits.
+    The loop would call him in its next turn, after another look at all sockets; a consumer that waits would have its
+    record later by that.
     """
 
     def __init__(self, find: Find, query: FetchQuery) -> None:

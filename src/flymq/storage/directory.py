@@ -45,7 +45,7 @@ class DataDirectory:
         """Return the work that removes a topic's logs, to run in a thread. To repeat it is harmless.
 
         `opened` are those that were in use. Who is the last to close a file that has no name any more waits until the
-        disk has freed it, a millisecond for each megabyte: that must not be the event loop.
+        disk has freed it, about a millisecond for each megabyte: that must not be the event loop.
         """
         folder = self._folder(topic, topic_id)
 
