@@ -33,7 +33,7 @@ from flymq.model.errors import ConnectionLost, FlyMQError, PartitionOffline
 from flymq.model.names import TopicPartition
 from flymq.record.reading import end_offset, parse_records
 from flymq.record.record import Record
-from flymq.storage.directory import DataDirectory
+from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from flymq.model.errors import (
 )
 from flymq.model.names import check_topic_name, is_internal
 from flymq.model.topic_config import TopicConfig
-from flymq.storage.directory import DataDirectory, PartitionLog
+from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from flymq.broker.topics import Topics
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import FlyMQError
-from flymq.storage import compaction
-from flymq.storage.directory import PartitionLog
+from flymq.storage.compaction import compactor
+from flymq.storage.data_directory import PartitionLog
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 
@@ -55,9 +55,9 @@ class Maintenance:
         """Keep the last value of each key, where the topic wants it."""
         if not isinstance(log, Log):
             return
-        plan = compaction.plan(log, self._clock.now_ms())
+        plan = compactor.plan(log, self._clock.now_ms())
         if plan is not None:
-            compaction.finish(log, plan, await self._threads.run(plan.run))
+            compactor.finish(log, plan, await self._threads.run(plan.run))
 
     async def checkpoint(self, log: PartitionLog) -> None:
         """Note how far the log is on disk, so that a restart has little to scan."""

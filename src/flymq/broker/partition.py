@@ -16,12 +16,12 @@ from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
 from flymq.record.control import Marker, encode_marker
 from flymq.record.header import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, Buffer
-from flymq.storage.admission import Appended
-from flymq.storage.directory import PartitionLog
+from flymq.storage.batch_validation import Appended
+from flymq.storage.data_directory import PartitionLog
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log, TimedOffset
-from flymq.storage.memory import MemorySlice
-from flymq.storage.segment import LogSlice
+from flymq.storage.memory_log import MemorySlice
+from flymq.storage.segments.segment import LogSlice
 
 Slice = LogSlice | MemorySlice
 

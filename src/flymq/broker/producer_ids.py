@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from flymq.broker.catalog import Catalog
-from flymq.storage.producers import DERIVED_ID_FIRST
+from flymq.storage.producers.producer_state import DERIVED_ID_FIRST
 
 
 class ProducerIds:

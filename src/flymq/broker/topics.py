@@ -17,8 +17,8 @@ from flymq.model.names import TopicPartition, is_internal
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import Buffer
 from flymq.record.partitioning import partition_for_key
-from flymq.storage.admission import Appended
-from flymq.storage.directory import DataDirectory, PartitionLog
+from flymq.storage.batch_validation import Appended
+from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
 
 

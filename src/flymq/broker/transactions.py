@@ -59,7 +59,7 @@ from flymq.model.errors import (
 from flymq.model.names import TopicPartition
 from flymq.record.control import Marker, MarkerType
 from flymq.record.header import Buffer, parse_header
-from flymq.storage.admission import Appended
+from flymq.storage.batch_validation import Appended
 
 logger = logging.getLogger(__name__)
 

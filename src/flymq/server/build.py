@@ -45,7 +45,7 @@ from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, GroupsSe
 from flymq.server.health import Phase
 from flymq.server.observation import Observation
 from flymq.server.timed_threads import TimedThreads
-from flymq.storage.directory import DataDirectory
+from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 from flymq.wire.kafka.framing import speaks_kafka

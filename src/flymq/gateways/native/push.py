@@ -11,7 +11,7 @@ from flymq.gateways.native.records import fetched, interleave
 from flymq.model.errors import InvalidRequest
 from flymq.model.names import TopicPartition
 from flymq.record.reading import end_offset
-from flymq.storage.memory import MemorySlice
+from flymq.storage.memory_log import MemorySlice
 from flymq.wire.native.fetch_frames import encode_around
 from flymq.wire.native.messages import push as wire
 from flymq.wire.native.messages.session import Done

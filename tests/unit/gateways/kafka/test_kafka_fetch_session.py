@@ -3,7 +3,7 @@
 from flymq.broker.partition import PartitionRead
 from flymq.gateways.kafka.fetch_session import FetchSession, flatten, next_session
 from flymq.model.names import TopicPartition
-from flymq.storage.memory import MemorySlice
+from flymq.storage.memory_log import MemorySlice
 from flymq.wire.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from flymq.host.disk import Disk, File, replace_file
 from flymq.record.checksum import crc32c
-from flymq.storage.segment import parse_name, segment_name
+from flymq.storage.segments.segment import parse_name, segment_name
 
 SUFFIX = ".aborted"
 _ENTRY = Struct(">qqqq")

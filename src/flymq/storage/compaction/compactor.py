@@ -5,9 +5,9 @@ A run takes three steps, so that the loop is never held up and a crash at any po
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
    in `compacting/` and fsync them.
-3. `finish` (on the loop): decide for each with one rename, take out the old files and put the new one in their place
-   (swap.py). A crash after the decision is repaired at opening. What the log has lost or taken back since the plan was
-   made is left as it is.
+3. `finish` (on the loop): decide for each with one rename, then remove the old files and put the new one in their
+   place (segment_swap.py). A crash after the decision is repaired at opening. Segments that retention or truncation
+   took since the plan was made are left alone.
 
 What goes: records with a later one of the same key, records of aborted transactions, and, once they were kept for
 `delete.retention.ms` since compaction first met them, tombstones and markers of transactions of which nothing is left.
@@ -27,10 +27,17 @@ from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import parse_batch, retain
 from flymq.record.header import BatchHeader, check_batch
 from flymq.record.record import Record
-from flymq.storage.checkpoint import Compacted
+from flymq.storage.compaction.segment_swap import SCRATCH_NAME, decide_swap, finish_swaps
 from flymq.storage.log import Log
-from flymq.storage.segment import DATA_SUFFIX, INDEX_SUFFIX, OFFSETS_MAX, TIME_INDEX_SUFFIX, Segment, segment_name
-from flymq.storage.swap import SCRATCH_NAME, decide_swap, finish_swaps
+from flymq.storage.recovery.checkpoint import Compacted
+from flymq.storage.segments.segment import (
+    DATA_SUFFIX,
+    INDEX_SUFFIX,
+    OFFSETS_MAX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_name,
+)
 
 KEYS_MAX = 1 << 21
 """Keys held in memory at once. Where they run out, a run ends; the next one goes on from there."""

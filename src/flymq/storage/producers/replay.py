@@ -8,10 +8,10 @@ from typing import NamedTuple
 from flymq.host.disk import Disk
 from flymq.record.control import MarkerType, parse_marker
 from flymq.record.header import BatchHeader, Buffer
-from flymq.storage.aborted import AbortedTransaction, AbortedTransactions
-from flymq.storage.producers import Producers
-from flymq.storage.segment import Segment
-from flymq.storage.snapshot import load_snapshot, remove_snapshots_behind
+from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.producers.snapshot import load_snapshot, remove_snapshots_behind
+from flymq.storage.segments.segment import Segment
 
 
 class Replayed(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flymq.host.disk import Disk
-from flymq.storage.segment import DATA_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_name, segment_name
+from flymq.storage.segments.segment import DATA_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_name, segment_name
 
 SWAP_SUFFIX = ".swap"
 SCRATCH_NAME = "compacting"

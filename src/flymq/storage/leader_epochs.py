@@ -1,6 +1,6 @@
 """Which leader wrote what: leader epoch → its first offset. Followers compare these histories to find where they part.
 
-leader-epochs    a note (note.py): [[epoch, start offset], …], rising; a crash leaves the old or the new one
+leader-epochs    a note (recovery/checksummed_note.py): [[epoch, start offset], …], ascending
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flymq.host.disk import Disk, replace_file
 from flymq.model.errors import CorruptLog
-from flymq.storage.note import encode_note, read_note
+from flymq.storage.recovery.checksummed_note import encode_note, read_note
 
 FILE_NAME = "leader-epochs"
 

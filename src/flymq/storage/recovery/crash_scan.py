@@ -30,7 +30,7 @@ from flymq.record.header import (
     check_batch,
     parse_header,
 )
-from flymq.storage.segment import DATA_SUFFIX, Segment, parse_name, segment_name
+from flymq.storage.segments.segment import DATA_SUFFIX, Segment, parse_name, segment_name
 
 _CUT_INFIX = f"{DATA_SUFFIX}.cut-"
 _OFFSET_BYTES = 8

@@ -19,8 +19,8 @@ from flymq.record.header import (
     check_batch,
     set_log_append_time,
 )
-from flymq.storage.producers import Producers
-from flymq.storage.segment import OFFSETS_MAX
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.segments.segment import OFFSETS_MAX
 
 _ASSIGNED_BYTES = 16  # of a batch: they lie in front, outside the checksum
 _BROKERS_BITS = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT

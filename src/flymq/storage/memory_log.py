@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from flymq.model.errors import OffsetOutOfRange, PartitionOffline
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import BatchHeader, Buffer
-from flymq.storage.aborted import AbortedTransaction, transactions_between
-from flymq.storage.admission import Admitted, Appended, admit, admit_as_is, admit_marker
-from flymq.storage.epochs import LeaderEpochs
-from flymq.storage.producers import Producers
-from flymq.storage.replay import apply_marker
+from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
+from flymq.storage.leader_epochs import LeaderEpochs
+from flymq.storage.producers.aborted_transactions import AbortedTransaction, transactions_between
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.producers.replay import apply_marker
 from flymq.storage.retention import count_expired
-from flymq.storage.timed import TimedOffset, times_of
+from flymq.storage.segments.time_search import TimedOffset, times_of
 
 _ROOM_DIVISOR = 32  # this part of the memory is freed at once, so that a full log does not do it at every append
 

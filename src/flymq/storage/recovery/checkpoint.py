@@ -1,4 +1,4 @@
-"""What a log writes down so that opening it again is quick and right. Each is a note (note.py), replaced whole.
+"""What makes opening a log quick and right. Each file is a note (checksummed_note.py), replaced as a whole.
 
 checkpoint    where the log begins, and up to where it is known to be on the disk, whole
 clean         the log was closed in order and ends so. It is taken away at opening; one that outlived a crash no longer
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from flymq.host.disk import Disk, replace_file, write_aside
-from flymq.storage.note import encode_note, read_note
+from flymq.storage.recovery.checksummed_note import encode_note, read_note
 
 CHECKPOINT_NAME = "checkpoint"
 CLEAN_NAME = "clean"

@@ -17,8 +17,8 @@ from flymq.model.delivery import Persistence
 from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
-from flymq.storage.opening import open_log
+from flymq.storage.memory_log import MemoryLog
+from flymq.storage.recovery.open_log import open_log
 
 PartitionLog = Log | MemoryLog
 

@@ -16,9 +16,9 @@ import msgspec
 
 from flymq.host.disk import Disk
 from flymq.record.checksum import crc32c
-from flymq.storage.aborted import AbortedMark
-from flymq.storage.producers import Producer, Producers
-from flymq.storage.segment import parse_name, segment_name
+from flymq.storage.producers.aborted_transactions import AbortedMark
+from flymq.storage.producers.producer_state import Producer, Producers
+from flymq.storage.segments.segment import parse_name, segment_name
 
 SUFFIX = ".producers"
 _PREFIX = Struct("<4sI")

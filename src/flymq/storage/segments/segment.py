@@ -19,8 +19,8 @@ from pathlib import Path
 from flymq.host.disk import Buffer, Disk, File, write_aside
 from flymq.model.errors import CorruptLog, InvalidBatch, StorageError
 from flymq.record.header import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, check_batch, parse_header
-from flymq.storage.checked import CheckedRanges
-from flymq.storage.index import OffsetIndex, TimeIndex
+from flymq.storage.segments.checked_ranges import CheckedRanges
+from flymq.storage.segments.index import OffsetIndex, TimeIndex
 
 DATA_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

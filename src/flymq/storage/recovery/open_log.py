@@ -9,7 +9,11 @@ from pathlib import Path
 from flymq.host.disk import ASIDE_SUFFIX, Disk
 from flymq.model.errors import CorruptLog, DiskFull, FileVanished
 from flymq.model.topic_config import TopicConfig
-from flymq.storage.checkpoint import (
+from flymq.storage.compaction.segment_swap import SCRATCH_NAME, finish_swaps
+from flymq.storage.leader_epochs import open_epochs
+from flymq.storage.log import Log, LogParts
+from flymq.storage.producers.replay import replay
+from flymq.storage.recovery.checkpoint import (
     Checkpoint,
     CleanMarker,
     Compacted,
@@ -18,12 +22,8 @@ from flymq.storage.checkpoint import (
     take_clean_marker,
     write_checkpoint,
 )
-from flymq.storage.epochs import open_epochs
-from flymq.storage.log import Log, LogParts
-from flymq.storage.recovery import RecoveryReport, cut_path, keep_aside, scan_segment
-from flymq.storage.replay import replay
-from flymq.storage.segment import DATA_SUFFIX, Segment, parse_name
-from flymq.storage.swap import SCRATCH_NAME, finish_swaps
+from flymq.storage.recovery.crash_scan import RecoveryReport, cut_path, keep_aside, scan_segment
+from flymq.storage.segments.segment import DATA_SUFFIX, Segment, parse_name
 
 
 def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
