@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 
-from flymq.broker.catalog import Catalog, PartitionEntry, Settings, TopicEntry
-from flymq.broker.topics import Topic, Topics
+from flymq.broker.replicas.replicas import Topic, Topics
+from flymq.cluster.catalog import Catalog, PartitionEntry, Settings, TopicEntry
 from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Threads
 from flymq.model.delivery import Persistence

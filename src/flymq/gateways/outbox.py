@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
-from flymq.broker.partition import Slice
+from flymq.broker.replicas.partition import Slice
 from flymq.storage.segments.segment import LogSlice
 
 SENDFILE_BYTES_MIN = 256 << 10  # below, one read and one send cost less (measured; docs/performance.md)

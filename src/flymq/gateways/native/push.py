@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
-from flymq.broker.partition import PartitionRead
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.partition import PartitionRead
 from flymq.gateways.native.connection import NativeConnection
 from flymq.gateways.native.records import fetched, interleave
 from flymq.model.errors import InvalidRequest

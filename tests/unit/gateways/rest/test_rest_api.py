@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.rest.api import OPERATIONS, api_document

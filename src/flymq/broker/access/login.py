@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flymq.broker.passwords import SALT_BYTES, PasswordHash
+from flymq.broker.access.passwords import SALT_BYTES, PasswordHash
 from flymq.host.tasks import Threads
 
 logger = logging.getLogger(__name__)

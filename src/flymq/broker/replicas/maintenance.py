@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from flymq.broker.topics import Topics
+from flymq.broker.replicas.replicas import Topics
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import FlyMQError

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flymq.broker.admin import Admin
-from flymq.broker.partition import Partition
-from flymq.broker.topics import Topic
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.replicas.replicas import Topic
 from flymq.coordination.entries import Entry, encode_entries, parse_entries
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks

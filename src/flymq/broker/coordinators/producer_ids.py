@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from flymq.broker.catalog import Catalog
+from flymq.cluster.catalog import Catalog
 from flymq.storage.producers.producer_state import DERIVED_ID_FIRST
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from flymq.broker.catalog import PartitionEntry, TopicEntry
-from flymq.broker.fetching import Fetches, FetchQuery, WaitingFetch
-from flymq.broker.partition import Partition, PartitionRead
+from flymq.broker.replicas.fetching import Fetches, FetchQuery, WaitingFetch
+from flymq.broker.replicas.partition import Partition, PartitionRead
+from flymq.cluster.catalog import PartitionEntry, TopicEntry
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks
 from flymq.model.errors import PartitionNotFound, TopicIdNotFound, TopicNotFound

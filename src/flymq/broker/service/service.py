@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flymq.broker.access import Access
+from flymq.broker.access.login import Access
 from flymq.broker.admin import Admin
-from flymq.broker.groups import Groups
-from flymq.broker.producer_ids import ProducerIds
-from flymq.broker.topics import Topics
-from flymq.broker.traffic import Traffic
-from flymq.broker.transactions import Transactions
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.producer_ids import ProducerIds
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.replicas.replicas import Topics
+from flymq.broker.service.traffic import Traffic
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks
 

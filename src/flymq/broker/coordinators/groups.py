@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from flymq.broker.consumer_groups import ConsumerGroups
-from flymq.broker.deadlines import Deadlines
-from flymq.broker.group_log import Durable, GroupLog
-from flymq.broker.internal_topics import InternalTopic
-from flymq.broker.lag import Lag, LagMeter
-from flymq.broker.topics import Topics
+from flymq.broker.coordinators.consumer_groups import ConsumerGroups
+from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.group_log import Durable, GroupLog
+from flymq.broker.coordinators.internal_topics import InternalTopic
+from flymq.broker.replicas.lag import Lag, LagMeter
+from flymq.broker.replicas.replicas import Topics
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import NO_GENERATION, Entry, MemberValue, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Group, GroupLimits, GroupState, Join

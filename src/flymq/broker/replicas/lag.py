@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from flymq.broker.partition import Partition
+from flymq.broker.replicas.partition import Partition
 from flymq.host.clock import Clock
 from flymq.model.names import TopicPartition
 from flymq.record.header import parse_header

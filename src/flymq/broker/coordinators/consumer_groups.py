@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flymq.broker.deadlines import Deadlines
-from flymq.broker.group_log import Durable, GroupLog
-from flymq.broker.topics import Topics
+from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.group_log import Durable, GroupLog
+from flymq.broker.replicas.replicas import Topics
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
 from flymq.coordination.group import GroupLimits
 from flymq.host.clock import Clock

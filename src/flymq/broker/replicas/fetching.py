@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from flymq.broker.partition import Partition, PartitionRead
+from flymq.broker.replicas.partition import Partition, PartitionRead
 from flymq.model.delivery import Isolation
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition

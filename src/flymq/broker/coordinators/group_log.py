@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from flymq.broker.internal_topics import InternalTopic
+from flymq.broker.coordinators.internal_topics import InternalTopic
 from flymq.coordination.entries import Entry
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import AnyGroup, GroupTable

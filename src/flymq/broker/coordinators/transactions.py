@@ -20,12 +20,12 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from flymq.broker.deadlines import Deadlines
-from flymq.broker.groups import Committer, Groups, OffsetsToCommit
-from flymq.broker.internal_topics import InternalTopic
-from flymq.broker.partition import Partition
-from flymq.broker.producer_ids import ProducerIds
-from flymq.broker.topics import Topics
+from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.groups import Committer, Groups, OffsetsToCommit
+from flymq.broker.coordinators.internal_topics import InternalTopic
+from flymq.broker.coordinators.producer_ids import ProducerIds
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.replicas.replicas import Topics
 from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget, home_of
 from flymq.coordination.entries import Entry, ProducerIdentity, TransactionState, TransactionValue
 from flymq.coordination.transaction_table import TransactionTable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from flymq.broker.groups import Groups
-from flymq.broker.transactions import Transactions
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.transactions import Transactions
 from flymq.model.errors import StorageError
 
 logger = logging.getLogger(__name__)
