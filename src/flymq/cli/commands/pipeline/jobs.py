@@ -8,18 +8,18 @@ from typing import Any, cast
 import click
 import msgspec
 
-from flymq.cli.client import complete_topics, encryption_option, topic_argument
-from flymq.cli.options import BrokerCommand, parse_assignment, wants_json
-from flymq.cli.output import note, show
-from flymq.cli.pipeline_running import (
+from flymq.cli.commands.pipeline.launch import (
     RunningOptions,
     duration_option,
     endless_options,
     running_options,
     start,
 )
-from flymq.cli.positions import Kind, Position, position_option
-from flymq.cli.spark import spark_connection
+from flymq.cli.connection import complete_topics, encryption_option, topic_argument
+from flymq.cli.formats.start_position import Kind, Position, position_option
+from flymq.cli.options import BrokerCommand, parse_assignment, wants_json
+from flymq.cli.output import note, show
+from flymq.cli.spark_session import spark_connection
 
 _RUNNING = tuple(RunningOptions.__annotations__)
 

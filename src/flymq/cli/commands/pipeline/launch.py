@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 from msgspec import structs
 
-from flymq.cli.amounts import parse_duration_ms
-from flymq.cli.client import connect, encryption_settings
+from flymq.cli.connection import connect, encryption_settings
+from flymq.cli.formats.units import parse_duration_ms
 from flymq.cli.options import wants_json
 from flymq.cli.output import note, show
 from flymq.model.errors import PipelineFailed

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from flymq import __version__
-from flymq.cli.advice import CODEC_ADVICE, CODEC_IS_SLOW
+from flymq.cli.codec_warning import CODEC_ADVICE, CODEC_IS_SLOW
 from flymq.cli.options import Noun, parse_assignment
 from flymq.cli.output import note
 from flymq.record.codec import COMPILED

@@ -1,6 +1,6 @@
 import pytest
 
-from flymq.cli.amounts import parse_bytes, parse_duration_ms, show_bytes, show_duration_ms
+from flymq.cli.formats.units import parse_bytes, parse_duration_ms, show_bytes, show_duration_ms
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from flymq.cli.demo_chart import Tally, draw
-from flymq.cli.demo_shop import SCHEMA, TOPIC, Feed, feeding
-from flymq.cli.spark import quiet_session, spark_failure
+from flymq.cli.commands.demo.chart import Tally, draw
+from flymq.cli.commands.demo.orders import SCHEMA, TOPIC, Feed, feeding
+from flymq.cli.spark_session import quiet_session, spark_failure
 from flymq.client.serializers import from_json
 from flymq.client.sync.client import FlyMQClient
 from flymq.client.sync.consumer import Consumer

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flymq.cli.amounts import show_duration_ms
-from flymq.cli.client import confirm
-from flymq.cli.declarative import dry_run, init, run
-from flymq.cli.exits import ExitCode
+from flymq.cli.commands.pipeline.jobs import JOB_COMMANDS
+from flymq.cli.commands.pipeline.launch import run_here, state_dir_option
+from flymq.cli.commands.pipeline.projects import dry_run, init, run
+from flymq.cli.connection import confirm
+from flymq.cli.exit_codes import ExitCode
+from flymq.cli.formats.units import show_duration_ms
 from flymq.cli.options import LocalCommand, Noun, wants_json
 from flymq.cli.output import note, show
-from flymq.cli.pipeline_jobs import JOB_COMMANDS
-from flymq.cli.pipeline_running import run_here, state_dir_option
 from flymq.host.clock import SystemClock
 from flymq.model.errors import RequestTimedOut
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flymq.cli.amounts import show_bytes
-from flymq.cli.exits import ExitCode
+from flymq.cli.exit_codes import ExitCode
+from flymq.cli.formats.units import show_bytes
 from flymq.cli.options import BrokerCommand, LocalCommand, Noun, wants_json
 from flymq.cli.output import counted, note, show
-from flymq.cli.spark import master_option, quiet_session, spark_connection, spark_failure
+from flymq.cli.spark_session import master_option, quiet_session, spark_connection, spark_failure
 from flymq.host.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import TypedDict, Unpack
 
 import click
 
-from flymq.cli.client import connect, encryption_option, encryption_settings, topic_argument
-from flymq.cli.messages import COLUMNS, Column, for_terminal, text_of, to_json, to_raw
+from flymq.cli.connection import connect, encryption_option, encryption_settings, topic_argument
+from flymq.cli.formats.messages import COLUMNS, Column, for_terminal, text_of, to_json, to_raw
+from flymq.cli.formats.start_position import TAKES, Kind, Position, position_option
 from flymq.cli.options import BrokerCommand, wants_json
-from flymq.cli.positions import TAKES, Kind, Position, position_option
 from flymq.client.records import ConsumerRecord
 from flymq.client.sync.client import FlyMQClient
 from flymq.client.sync.consumer import Consumer

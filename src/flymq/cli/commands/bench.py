@@ -24,7 +24,7 @@ from typing import NamedTuple, TypedDict, Unpack
 
 import click
 
-from flymq.cli.client import connect
+from flymq.cli.connection import connect
 from flymq.cli.options import BrokerCommand, acks_option, compression_option, connection_given
 from flymq.cli.output import note, show
 from flymq.client.settings import DEFAULT_ADDRESS

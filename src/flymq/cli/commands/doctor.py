@@ -20,11 +20,11 @@ from typing import NamedTuple
 import click
 
 from flymq import __version__
-from flymq.cli.advice import CODEC_ADVICE, CODEC_IS_SLOW
-from flymq.cli.amounts import show_bytes
-from flymq.cli.client import connection_settings
-from flymq.cli.exits import ExitCode
-from flymq.cli.limits import ask_limits
+from flymq.cli.codec_warning import CODEC_ADVICE, CODEC_IS_SLOW
+from flymq.cli.connection import connection_settings
+from flymq.cli.diagnosis import ask_limits
+from flymq.cli.exit_codes import ExitCode
+from flymq.cli.formats.units import show_bytes
 from flymq.cli.options import BrokerCommand, wants_json
 from flymq.cli.output import aligned, show
 from flymq.client.aio.connection import connect

@@ -9,7 +9,7 @@ from typing import Unpack
 
 import click
 
-from flymq.cli.exits import ExitCode
+from flymq.cli.exit_codes import ExitCode
 from flymq.cli.options import connection_given
 from flymq.client.settings import ClientSettings
 from flymq.client.sync.client import FlyMQClient

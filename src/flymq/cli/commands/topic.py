@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from flymq.cli.amounts import parse_bytes, parse_duration_ms, show_bytes, show_duration_ms
-from flymq.cli.client import complete_topics, confirm, connect, topic_argument
+from flymq.cli.connection import complete_topics, confirm, connect, topic_argument
+from flymq.cli.formats.units import parse_bytes, parse_duration_ms, show_bytes, show_duration_ms
 from flymq.cli.options import BrokerCommand, Noun, parse_assignment, wants_json
 from flymq.cli.output import aligned, counted, note, show
 from flymq.client.descriptions import TopicDescription

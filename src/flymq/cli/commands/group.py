@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from flymq.cli.amounts import show_duration_ms
-from flymq.cli.client import complete_topics, confirm, connect
+from flymq.cli.connection import complete_topics, confirm, connect
+from flymq.cli.formats.start_position import Kind, Position, position_option
+from flymq.cli.formats.units import show_duration_ms
 from flymq.cli.options import BrokerCommand, Noun, wants_json
 from flymq.cli.output import counted, note, show
-from flymq.cli.positions import Kind, Position, position_option
 from flymq.client.descriptions import GroupDescription
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.names import TopicPartition

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flymq.cli.positions import Kind, Position, parse_position
+from flymq.cli.formats.start_position import Kind, Position, parse_position
 
 NOW_MS = 1_800_000_000_000
 

@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from flymq.cli.exits import MEANINGS, ExitCode, run
+from flymq.cli.exit_codes import MEANINGS, ExitCode, run
 from flymq.model.errors import BrokerUnavailable, ConnectionLost, FlyMQError, InvalidSetting, TopicNotFound
 
 

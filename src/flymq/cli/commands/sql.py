@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from flymq.cli.client import connect, encryption_option, encryption_settings
+from flymq.cli.connection import connect, encryption_option, encryption_settings
 from flymq.cli.options import BrokerCommand, wants_json
 from flymq.cli.output import aligned, note
-from flymq.cli.spark import master_option, quiet_session, spark_connection
+from flymq.cli.spark_session import master_option, quiet_session, spark_connection
 from flymq.spark.session import QUICK_START, spark_version
 from flymq.spark.sql import TopicViews, query_failure
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 import click
 
-from flymq.cli.amounts import parse_duration_ms
+from flymq.cli.formats.units import parse_duration_ms
 from flymq.host.clock import SystemClock
 
 TAKES = "earliest, latest, an offset, -N for the last N, a time such as 2026-01-31T12:00, or a time ago such as 10m"

@@ -11,8 +11,8 @@ from typing import TypedDict, Unpack
 import click
 import msgspec
 
-from flymq.cli.client import connect, encryption_option, encryption_settings, topic_argument
-from flymq.cli.messages import Message, from_json
+from flymq.cli.connection import connect, encryption_option, encryption_settings, topic_argument
+from flymq.cli.formats.messages import Message, from_json
 from flymq.cli.options import BrokerCommand, acks_option, compression_option, parse_assignment, wants_json
 from flymq.cli.output import counted, note
 from flymq.client.deliveries import Delivery

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from flymq.cli.client import connect
+from flymq.cli.connection import connect
 from flymq.cli.options import BrokerCommand, LocalCommand, connection_given
 from flymq.cli.output import note, show
-from flymq.cli.spark import master_option, quiet_session, spark_connection
+from flymq.cli.spark_session import master_option, quiet_session, spark_connection
 from flymq.client.settings import ADDRESS_VARIABLE
 
 _STATEMENT_END = re.compile(r";[ \t]*(?:\n|\Z)")
@@ -90,7 +90,7 @@ def _run_program(file: Path, arguments: tuple[str, ...], master: str) -> None:
 
 
 def _run_statements(context: click.Context, file: Path, master: str) -> None:
-    from flymq.cli.sql import print_result
+    from flymq.cli.commands.sql import print_result
     from flymq.spark.sql import TopicViews
 
     statements = [text.strip() for text in _STATEMENT_END.split(file.read_text(encoding="utf-8")) if text.strip()]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from flymq.cli.backup import backup_argument, show_progress
-from flymq.cli.client import confirm
+from flymq.cli.commands.backup import backup_argument, show_progress
+from flymq.cli.connection import confirm
 from flymq.cli.options import BrokerCommand
 from flymq.cli.output import note, show
-from flymq.cli.spark import master_option, quiet_session, spark_connection, spark_failure
+from flymq.cli.spark_session import master_option, quiet_session, spark_connection, spark_failure
 
 
 @click.command(cls=BrokerCommand)
