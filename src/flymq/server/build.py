@@ -38,6 +38,7 @@ from flymq.gateways.rest.login import Login
 from flymq.host.clock import Clock, SystemClock
 from flymq.host.disk import SystemDisk
 from flymq.host.entropy import new_id, system_entropy
+from flymq.host.network import SystemNetwork
 from flymq.host.tasks import SystemThreads, Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
@@ -67,6 +68,7 @@ class Server:
         """Set when the broker must not go on: stop it."""
         self.fatal_error: FsyncFailed | None = None
         self._clock = SystemClock()
+        self._network = SystemNetwork()
         self._tasks = Tasks(self._task_failed)
         self._disk_threads = SystemThreads("disk", config.storage.recovery_threads_max)
         self._flush_threads = TimedThreads(SystemThreads("flush"))
@@ -120,7 +122,7 @@ class Server:
         tls = _tls_context(config.tls)
         http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
         http_limits = _limits(config, config.limits.http_connections_max)
-        self._http_listener = Listener([http], self._shared, http_limits, self._tasks, tls)
+        self._http_listener = Listener([http], self._shared, http_limits, self._network, self._tasks, tls)
         undo.push_async_callback(self._http_listener.close, within_s=_STOP_WITHIN_S)
         await self._open_http()
         admin = self._build_admin(catalog)
@@ -130,7 +132,7 @@ class Server:
         maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
         maintenance.start(self._tasks, _intervals(config))
         limits = _limits(config, config.limits.connections_max)
-        self._listener = Listener(self._gateways(broker, http), self._shared, limits, self._tasks, tls)
+        self._listener = Listener(self._gateways(broker, http), self._shared, limits, self._network, self._tasks, tls)
         undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
         logger.info("every protocol on %s:%d", config.listener.host, self.port)

@@ -25,6 +25,7 @@ from flymq.model.errors import FlyMQError, all_errors
 from flymq.model.histogram import Histogram
 from flymq.server.health import Phase
 from flymq.server.observation import Observation
+from flymq.wire.first_bytes import Speaks
 
 
 @pytest.fixture
@@ -86,10 +87,12 @@ def test_every_reference_in_the_document_leads_somewhere() -> None:
 
 
 def test_first_bytes_of_http_are_known_however_few() -> None:
-    for first in (b"G", b"GET /", b"POST", b"PUT /x", b"DELETE", b"HEAD /", b"OPTIONS", b"PATCH /"):
-        assert speaks_http(first), first
+    for first in (b"GET /", b"POST", b"PUT /x", b"DELETE", b"HEAD /", b"OPTIONS", b"PATCH /"):
+        assert speaks_http(first) is Speaks.YES, first
+    for first in (b"G", b"PO", b"QUE"):
+        assert speaks_http(first) is Speaks.MORE, first
     for first in (b"\x00\x00\x00\x10", b"AMQP", b"\x16\x03", b"GEX "):
-        assert not speaks_http(first), first
+        assert speaks_http(first) is Speaks.NO, first
 
 
 def test_pages_cover_everything_once_in_order() -> None:
