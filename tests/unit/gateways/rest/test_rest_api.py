@@ -21,6 +21,7 @@ from flymq.gateways.rest.problems import status_of
 from flymq.gateways.rest.reference import main
 from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
+from flymq.host.disk import SystemDisk
 from flymq.model.errors import FlyMQError, all_errors
 from flymq.model.histogram import Histogram
 from flymq.server.health import Phase
@@ -34,7 +35,7 @@ def starting(tmp_path: Path) -> httpx.AsyncClient:
     shared = SharedByConnections(
         ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
     )
-    observation = Observation(7, shared, Histogram(), tmp_path)
+    observation = Observation(7, shared, Histogram(), SystemDisk(), tmp_path)
     rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
