@@ -10,10 +10,7 @@ counted before the next line.
 
 from __future__ import annotations
 
-import os
 import platform
-import resource
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,12 +27,12 @@ from flymq.coordination.group import GroupState
 from flymq.coordination.groups import AnyGroup
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
+from flymq.host import process
+from flymq.host.disk import Disk
 from flymq.model.exposition import counters, gauge, gauges, histograms, labels
 from flymq.model.histogram import Histogram
 from flymq.model.names import TopicPartition
 from flymq.record.codec import COMPILED
-
-_PAGE_BYTES = resource.getpagesize()
 
 
 @dataclass(slots=True)
@@ -47,6 +44,7 @@ class Measured:
     shared: SharedByConnections
     fsync: Histogram
     loop_lag: Histogram
+    disk: Disk
     data_dir: Path
     started_at_s: float
     """When the process began to serve, by the wall."""
@@ -72,13 +70,11 @@ def _process(measured: Measured) -> Iterator[str]:
     yield from histograms(
         "flymq_event_loop_lag_seconds", "How late the event loop was, ten times a second.", [("", measured.loop_lag)]
     )
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    yield from counters("process_cpu_seconds_total", "Processor time used.", [("", usage.ru_utime + usage.ru_stime)])
-    yield from gauge("process_resident_memory_bytes", "Memory in use.", ("", _resident_bytes(usage)))
-    if (open_files := _open_files()) is not None:
+    yield from counters("process_cpu_seconds_total", "Processor time used.", [("", process.cpu_s())])
+    yield from gauge("process_resident_memory_bytes", "Memory in use.", ("", process.resident_bytes()))
+    if (open_files := process.open_files()) is not None:
         yield from gauge("process_open_fds", "Open files and sockets.", ("", open_files))
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield from gauge("process_max_fds", "Open files and sockets allowed.", ("", allowed))
+    yield from gauge("process_max_fds", "Open files and sockets allowed.", ("", process.open_files_max()))
 
 
 def _connections(measured: Measured) -> Iterator[str]:
@@ -134,11 +130,9 @@ def _storage(measured: Measured) -> Iterator[str]:
         "From asking the disk to the answer; one fsync serves many writers.",
         [("", measured.fsync)],
     )
-    disk = os.statvfs(measured.data_dir)
-    yield from gauge("flymq_disk_free_bytes", "Free where the data is.", ("", disk.f_bavail * disk.f_frsize))
-    yield from gauge(
-        "flymq_disk_size_bytes", "Size of the disk where the data is.", ("", disk.f_blocks * disk.f_frsize)
-    )
+    space = measured.disk.space(measured.data_dir)
+    yield from gauge("flymq_disk_free_bytes", "Free where the data is.", ("", space.free_bytes))
+    yield from gauge("flymq_disk_size_bytes", "Size of the disk where the data is.", ("", space.size_bytes))
 
 
 def _groups(broker: Broker) -> Iterator[str]:
@@ -177,22 +171,6 @@ def _transactions(broker: Broker) -> Iterator[str]:
 
 def _by(name: str, counts: dict[str, int]) -> list[tuple[str, float]]:
     return [(labels(**{name: value}), count) for value, count in sorted(counts.items())]
-
-
-def _open_files() -> int | None:
-    """Count this process's descriptors, where the system tells."""
-    try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
-    except OSError:
-        return None
-
-
-def _resident_bytes(usage: resource.struct_rusage) -> int:
-    """Return the memory in use now; where the system does not tell, the most that ever was."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 # --- the page of topics, partitions and groups ----------------------------------------------------------------------

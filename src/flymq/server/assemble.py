@@ -1,10 +1,13 @@
-"""Put a broker together by hand, start it, and take it down in good order. There is no framework: read it top down."""
+"""Put a broker together by hand, start it, and take it down in good order. There is no framework: read it top down.
+
+Everything it knows of the outside world is the `Host` it is given: production, the broker of `flymq.testing` and the
+simulation are wired here alike.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import ssl
 from contextlib import AsyncExitStack
 from functools import partial
@@ -35,10 +38,10 @@ from flymq.gateways.rest.api import OPERATIONS
 from flymq.gateways.rest.app import Rest, RestSettings, build_app
 from flymq.gateways.rest.connection import http_connections, speaks_http
 from flymq.gateways.rest.login import Login
-from flymq.host.clock import Clock, SystemClock
-from flymq.host.disk import SystemDisk
-from flymq.host.entropy import new_id, system_entropy
-from flymq.host.tasks import SystemThreads, Tasks
+from flymq.host.clock import Clock
+from flymq.host.entropy import Entropy, new_id
+from flymq.host.host import Host
+from flymq.host.tasks import Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
 from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, GroupsSettings, TlsSettings
@@ -56,37 +59,32 @@ _STOP_WITHIN_S = 5.0
 METADATA_NAME = "metadata.db"
 
 
+def assemble(host: Host, config: Config) -> Server:
+    """Return a broker that is ready to be started on this machine. There is no other way to make one."""
+    return Server(host, config)
+
+
 class Server:
     """One broker, from start to stop."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, host: Host, config: Config) -> None:
         self.config = config
         self.port = 0
         self.http_port = NO_PORT
         self.failed = asyncio.Event()
         """Set when the broker must not go on: stop it."""
         self.fatal_error: FsyncFailed | None = None
-        self._clock = SystemClock()
+        self._host = host
+        self._data_dir = Path(config.broker.data_dir)
         self._tasks = Tasks(self._task_failed)
-        self._disk_threads = SystemThreads("disk", config.storage.recovery_threads_max)
-        self._flush_threads = TimedThreads(SystemThreads("flush"))
+        self._disk_threads = host.new_threads("disk", config.storage.recovery_threads_max)
+        self._flush_threads = TimedThreads(host.new_threads("flush", 1))
         self._undo = AsyncExitStack()
-        self._shared = _shared(config, self._clock)
+        self._shared = _shared(config, host.clock)
         self.observation = Observation(
-            config.broker.id, self._shared, self._flush_threads.durations, Path(config.broker.data_dir)
+            config.broker.id, self._shared, self._flush_threads.durations, host.disk, self._data_dir
         )
-        self._rest = Rest(
-            RestSettings(
-                config.rest.body_bytes_max,
-                config.rest.body_timeout_ms / 1000,
-                config.rest.origins,
-                clamps_replication=config.broker.dev,
-            ),
-            self._shared,
-            self.observation,
-            Login(new_id(system_entropy()).bytes),
-            OPERATIONS,
-        )
+        self._rest = _rest(config, self._shared, self.observation, host.entropy)
 
     async def start(self) -> None:
         """Recover what is on disk, then listen; probes are answered from the beginning on.
@@ -100,45 +98,48 @@ class Server:
             raise
 
     async def _start(self) -> None:
-        config, undo = self.config, self._undo
-        _raise_open_files_limit()
-        disk = SystemDisk()
-        data_dir = Path(config.broker.data_dir)
-        disk.make_directory(data_dir)
-        self._directory = DataDirectory(disk, data_dir)
-        undo.callback(self._directory.close)
-        store = SqliteMetadataStore.open(data_dir / METADATA_NAME)
-        undo.push_async_callback(store.close)
-        catalog = Catalog(store)
-        flusher = Flusher(self._flush_threads, self._tasks, self._stop_after)
-        self.topics = Topics(self._directory, flusher, self._clock)
-        undo.callback(self._close_logs)
-        undo.callback(self._disk_threads.close)
-        undo.callback(self._flush_threads.close)
-        undo.push_async_callback(self._tasks.close)
-        self.observation.start(self._tasks)
+        config = self.config
+        catalog = self._open_catalog()
+        flusher = self._open_topics()
         tls = _tls_context(config.tls)
         http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
-        http_limits = _limits(config, config.limits.http_connections_max)
-        self._http_listener = Listener([http], self._shared, http_limits, self._tasks, tls)
-        undo.push_async_callback(self._http_listener.close, within_s=_STOP_WITHIN_S)
+        self._http_listener = self._listener_of([http], tls, config.limits.http_connections_max)
         await self._open_http()
-        admin = self._build_admin(catalog)
-        recovered = await admin.open_topics()
-        _report(recovered)
-        broker = await self._build_broker(admin, catalog, was_clean=not recovered)
-        maintenance = Maintenance(self.topics, flusher, self._disk_threads, self._clock)
-        maintenance.start(self._tasks, _intervals(config))
-        limits = _limits(config, config.limits.connections_max)
-        self._listener = Listener(self._gateways(broker, http), self._shared, limits, self._tasks, tls)
-        undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
+        broker = await self._recover(catalog)
+        Maintenance(self.topics, flusher, self._disk_threads, self._host.clock).start(self._tasks, _intervals(config))
+        self._listener = self._listener_of(self._gateways(broker, http), tls, config.limits.connections_max)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
         logger.info("every protocol on %s:%d", config.listener.host, self.port)
-        self.topics.watchers.append(partial(_forget_traffic, broker))
-        self._rest.broker = broker
-        self._tasks.spawn("consumers over HTTP", self._rest.consumers.run(broker))
-        self.observation.listeners += [self._listener, self._http_listener]
-        self.observation.serve(broker, self._tasks)
+        self._serve(broker)
+
+    # --- the steps of a start, in their order
+
+    def _open_catalog(self) -> Catalog:
+        """Take the data directory and open the metadata in it."""
+        disk = self._host.disk
+        disk.make_directory(self._data_dir)
+        self._directory = DataDirectory(disk, self._data_dir)
+        self._undo.callback(self._directory.close)
+        store = SqliteMetadataStore.open(disk, self._data_dir / METADATA_NAME)
+        self._undo.push_async_callback(store.close)
+        return Catalog(store)
+
+    def _open_topics(self) -> Flusher:
+        """Make room for the logs, and what brings them to the disk."""
+        flusher = Flusher(self._flush_threads, self._tasks, self._stop_after)
+        self.topics = Topics(self._directory, flusher, self._host.clock)
+        self._undo.callback(self._close_logs)
+        self._undo.callback(self._disk_threads.close)
+        self._undo.callback(self._flush_threads.close)
+        self._undo.push_async_callback(self._tasks.close)
+        self.observation.start(self._tasks)
+        return flusher
+
+    def _listener_of(self, gateways: list[Gateway], tls: ssl.SSLContext | None, connections_max: int) -> Listener:
+        limits = _limits(self.config, connections_max)
+        listener = Listener(gateways, self._shared, limits, self._host.network, self._tasks, tls)
+        self._undo.push_async_callback(listener.close, within_s=_STOP_WITHIN_S)
+        return listener
 
     async def _open_http(self) -> None:
         """Listen for HTTP alone. Where nobody asked for a port, one that is taken is no reason not to start."""
@@ -158,6 +159,23 @@ class Server:
                 listener.port,
             )
 
+    async def _recover(self, catalog: Catalog) -> Broker:
+        """Open every log and replay what lives in them."""
+        admin = self._build_admin(catalog)
+        recovered = await admin.open_topics()
+        _report(recovered)
+        return await self._build_broker(admin, catalog, was_clean=not recovered)
+
+    def _serve(self, broker: Broker) -> None:
+        """Everything is open: let it be used and observed."""
+        self.topics.watchers.append(partial(_forget_traffic, broker))
+        self._rest.broker = broker
+        self._tasks.spawn("consumers over HTTP", self._rest.consumers.run(broker))
+        self.observation.listeners += [self._listener, self._http_listener]
+        self.observation.serve(broker, self._tasks)
+
+    # --- its end
+
     async def stop(self) -> None:
         """Accept nothing new, finish what was begun, close every log with the marker of an orderly end."""
         self.observation.phase = Phase.STOPPING
@@ -174,6 +192,8 @@ class Server:
     def connections(self) -> int:
         return self._listener.connections + self._http_listener.connections
 
+    # --- the parts of a broker
+
     def _build_admin(self, catalog: Catalog) -> Admin:
         config = self.config
         defaults = TopicDefaults(
@@ -184,17 +204,17 @@ class Server:
             config.limits.topic_partitions_max,
         )
         return Admin(
-            config.broker.id, self.topics, catalog, self._directory, self._disk_threads, system_entropy(), defaults
+            config.broker.id, self.topics, catalog, self._directory, self._disk_threads, self._host.entropy, defaults
         )
 
     async def _build_broker(self, admin: Admin, catalog: Catalog, *, was_clean: bool) -> Broker:
-        config = self.config
-        cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(system_entropy()).hex)
+        config, clock, entropy = self.config, self._host.clock, self._host.entropy
+        cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(entropy).hex)
         groups = Groups(
             await self._internal_topic(admin, OFFSETS),
             self.topics,
-            self._clock,
-            system_entropy(),
+            clock,
+            entropy,
             _group_limits(config.groups),
         )
         groups.open()
@@ -205,7 +225,7 @@ class Server:
             self.topics,
             groups,
             producer_ids,
-            self._clock,
+            clock,
             self._tasks,
             TransactionLimits(config.transactions.timeout_ms_max, config.transactions.id_retention_ms),
         )
@@ -222,13 +242,14 @@ class Server:
             producer_ids,
             Access(self._disk_threads, config.auth.required, config.auth.users),
             FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max),
-            self._clock,
+            clock,
             self._tasks,
             (config.listener.advertised_host, config.listener.advertised_port),
         )
 
     async def _internal_topic(self, admin: Admin, name: str) -> InternalTopic:
-        return await InternalTopic.open(admin, name, self._clock, partitions=self.config.groups.internal_partitions)
+        partitions = self.config.groups.internal_partitions
+        return await InternalTopic.open(admin, name, self._host.clock, partitions=partitions)
 
     def _gateways(self, broker: Broker, http: Gateway) -> list[Gateway]:
         shared = self._shared
@@ -259,6 +280,16 @@ def _shared(config: Config, clock: Clock) -> SharedByConnections:
         ClientQuota(quotas.fetch_bytes_per_s),
         ConnectionLimits(limits.requests_inflight_per_connection_max, limits.request_bytes_max),
     )
+
+
+def _rest(config: Config, shared: SharedByConnections, observation: Observation, entropy: Entropy) -> Rest:
+    settings = RestSettings(
+        config.rest.body_bytes_max,
+        config.rest.body_timeout_ms / 1000,
+        config.rest.origins,
+        clamps_replication=config.broker.dev,
+    )
+    return Rest(settings, shared, observation, Login(new_id(entropy).bytes), OPERATIONS)
 
 
 def _limits(config: Config, connections_max: int) -> ListenerLimits:
@@ -307,13 +338,6 @@ def _tls_context(tls: TlsSettings) -> ssl.SSLContext | None:
     }
     context.verify_mode = modes[tls.client_auth]
     return context
-
-
-def _raise_open_files_limit() -> None:
-    """Every segment and connection is an open file: take as many as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _report(recovered: list[Log]) -> None:
