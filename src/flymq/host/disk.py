@@ -110,13 +110,18 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
 def replace_files(disk: Disk, directory: Path, contents: Mapping[str, bytes]) -> None:
     """Replace several files of a directory so, for one fsync of its names. A power cut may leave some old, some new."""
     for name, content in contents.items():
-        aside = directory / (name + ASIDE_SUFFIX)
-        disk.remove(aside)
-        file = disk.open(aside)
-        file.append([content])
-        file.sync()
-        disk.rename(aside, directory / name)
+        rename_synced(disk, directory / name, content)
     disk.sync_directory(directory)
+
+
+def rename_synced(disk: Disk, path: Path, content: bytes) -> None:
+    """Replace the file at `path` by one that is on the disk. Its name is there after the next `sync_directory`."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    disk.remove(aside)
+    file = disk.open(aside)
+    file.append([content])
+    file.sync()
+    disk.rename(aside, path)
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:

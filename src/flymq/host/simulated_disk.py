@@ -119,6 +119,8 @@ class SimulatedDisk:
         """Power goes after so many written bytes; an operation that is no write counts as one."""
         self.bytes_free: int | None = None
         """Writes are refused as on a full disk after so many bytes."""
+        self.syncs = 0
+        """How many files and directories were synced so far."""
 
     # --- faults
 
@@ -174,6 +176,7 @@ class SimulatedDisk:
             self.operate(operation, path)
         except StorageError as error:
             raise FsyncFailed(error.message) from error
+        self.syncs += 1
 
     def take_bytes(self, path: Path, wanted: int) -> int:
         """Return how many of `wanted` bytes may still be written."""
