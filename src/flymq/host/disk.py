@@ -46,8 +46,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when everything written so far is on the disk, or raise FsyncFailed. Safe in another thread."""
 
-    def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+    def fileno(self) -> int | None:
+        """The descriptor, for sendfile; None when the file has none, or its bytes are not what `pread` returns."""
 
 
 class Lock(Protocol):

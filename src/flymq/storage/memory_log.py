@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from flymq.model.errors import FencedLeaderEpoch, OffsetOutOfRange, PartitionOffline
 from flymq.model.topic_config import TopicConfig
@@ -27,6 +28,8 @@ class MemorySlice:
     data: bytes
     offsets: int
     """How many offsets it covers from the one asked for on."""
+
+    in_memory: ClassVar[Literal[True]] = True
 
     @property
     def length(self) -> int:

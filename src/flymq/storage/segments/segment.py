@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from flymq.host.disk import Buffer, Disk, File, write_aside
 from flymq.model.errors import CorruptLog, InvalidBatch, StorageError
@@ -45,8 +46,19 @@ class LogSlice:
     offsets: int
     """How many offsets it covers from the one asked for on: its records, and whatever lies between them."""
 
+    in_memory: ClassVar[Literal[False]] = False
+
+    @property
+    def descriptor(self) -> int | None:
+        """Of the file, for sendfile from `position` on; None when the bytes must be read."""
+        return self.file.fileno()
+
     def read(self) -> bytes:
         return self.file.pread(self.length, self.position)
+
+    def read_part(self, start: int, bytes_max: int) -> bytes:
+        """Return up to `bytes_max` bytes from the byte `start` of the slice on."""
+        return self.file.pread(min(bytes_max, self.length - start), self.position + start)
 
 
 class Segment:
