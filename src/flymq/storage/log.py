@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
@@ -48,7 +49,7 @@ from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
-from flymq.storage.segments.time_search import times_of
+from flymq.storage.segments.time_search import find_latest_time, find_time
 from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
 
@@ -108,6 +109,8 @@ class Log:
         self._checkpoint = parts.checkpoint
         self._snapshot_offset = parts.snapshot_offset
         self._note_aborted()
+        for before, after in pairwise(self._segments):
+            _check_order(before, after.base_offset)
 
     @property
     def _active(self) -> Segment:
@@ -180,6 +183,7 @@ class Log:
     def _write(self, admitted: Admitted, now_ms: int) -> Appended:
         headers = admitted.headers
         first, last = headers[0], headers[-1]
+        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} does not follow {self.end_offset}"
         try:
             if not first.leader_epoch == last.leader_epoch == self.epochs.current:
                 self._observe_epochs(headers)
@@ -246,6 +250,7 @@ class Log:
             self._begin_segment(self.end_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
+        _check_order(self._active, base_offset)
         interval = self.config.index_interval_bytes
         self._segments.append(Segment.create(self.disk, self.directory, base_offset, index_interval_bytes=interval))
         self._unsynced.note_names()
@@ -334,37 +339,14 @@ class Log:
     def find_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record of this time or later."""
         with self._offline_when_vanished():
-            for segment in self._segments:
-                if found := next(self._records_since(segment, timestamp), None):
-                    return found
-        return None
+            return find_time(self._segments, timestamp, self.start_offset, self._touch)
 
     def find_latest_time(self) -> TimedOffset | None:
         """Return the first record that has the latest time of all."""
-        latest: TimedOffset | None = None
         with self._offline_when_vanished():
-            for segment in reversed(self._segments):
-                if latest is not None and segment.max_timestamp < latest.timestamp:
-                    continue
-                # Deleting or compacting may have taken the one record of the segment's latest time.
-                found = next(self._records_since(segment, segment.max_timestamp), None) or max(
-                    self._records_since(segment, 0), key=lambda record: record.timestamp, default=None
-                )
-                if found is not None and (latest is None or found.timestamp >= latest.timestamp):
-                    latest = found
-        return latest
+            return find_latest_time(self._segments, self.start_offset, self._touch)
 
-    def _records_since(self, segment: Segment, timestamp: int) -> Iterator[TimedOffset]:
-        """Yield the records of a segment that are of this time or later."""
-        if segment.next_offset <= self.start_offset or segment.max_timestamp < max(timestamp, 0):
-            return
-        self._touch(segment)
-        for header, batch in segment.find_since(timestamp):
-            for record in times_of(header, batch, self.start_offset):
-                if record.timestamp >= timestamp:
-                    yield record
-
-    # --- shorten
+    # --- truncate and delete
 
     def truncate(self, end_offset: int) -> None:
         """Drop every batch that holds this offset or a later one, as a follower does to match its leader."""
@@ -391,6 +373,7 @@ class Log:
         self._unsynced.sync_names()
         self._unsynced.note_change()
         self.end_offset = kept.next_offset
+        self.durable_offset = min(self.durable_offset, self.end_offset)
         # The file may tell the old history for a while: the checkpoint was lowered, so opening scans what follows here
         # and corrects it.
         self.epochs.cut_end(self.end_offset)
@@ -404,7 +387,7 @@ class Log:
         self._snapshot_offset = replayed.snapshot_offset
         self._note_aborted()
         self.begin_anew_if_empty()
-        self.durable_offset = min(self.durable_offset, self.end_offset)
+        self._check_offsets()
 
     def begin_anew_if_empty(self) -> None:
         """Go on at the start when all batches lie before it: the last one may even end short of it."""
@@ -427,6 +410,7 @@ class Log:
             with self._checkpoint_lock:
                 self._store_checkpoint(Checkpoint(self.start_offset, *self._checkpoint.recovery))
             self._drop_before_start()
+            self._check_offsets()
 
     def _drop_before_start(self) -> None:
         """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
@@ -456,6 +440,7 @@ class Log:
         del self._segments[:count]
         self._forget(gone)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
+        self._check_offsets()
         self._cut_epochs_start()
         aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
         end_offset = gone[-1].next_offset
@@ -480,6 +465,11 @@ class Log:
         self.epochs.cut_start(self._gone_before)
         self._epochs_file.note_change(self._unsynced.change, is_in_headers=True)
 
+    def _check_offsets(self) -> None:
+        """What must hold after every change of them."""
+        assert self.start_offset <= self.end_offset, f"starts at {self.start_offset}, ends at {self.end_offset}"
+        assert self.durable_offset <= self.end_offset, f"durable to {self.durable_offset}, ends at {self.end_offset}"
+
     # --- compaction
 
     def note_compacted(self, compacted: Compacted) -> None:
@@ -500,6 +490,8 @@ class Log:
                 index_interval_bytes=self.config.index_interval_bytes,
             )
         ]
+        for before, after in pairwise(self._segments[max(0, at - 1) : at + 2]):
+            _check_order(before, after.base_offset)
         self._aborted.merge(base_offsets)
 
     def forget_aborted_before(self, end_offset: int) -> None:
@@ -532,6 +524,7 @@ class Log:
             self._epochs_file.end(point.change)
         if point.truncations == self.truncations:
             self.durable_offset = max(self.durable_offset, point.end_offset)
+            self._check_offsets()
 
     def _save_now(self) -> None:
         """Make everything durable and save a checkpoint, here and now."""
@@ -588,3 +581,8 @@ class Log:
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
         self.let_go()
+
+
+def _check_order(before: Segment, base_offset: int) -> None:
+    assert before.base_offset < base_offset, f"segment {base_offset} does not follow {before.base_offset}"
+    assert before.next_offset <= base_offset, f"{before.path} ends at {before.next_offset}, the next is {base_offset}"

@@ -111,6 +111,8 @@ class MemoryLog:
         return self._write(admit_marker(batch, next_offset=self.end_offset, leader_epoch=leader_epoch))
 
     def _write(self, admitted: Admitted) -> Appended:
+        first, last = admitted.headers[0], admitted.headers[-1]
+        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} does not follow {self.end_offset}"
         data = memoryview(b"".join(admitted.pieces))
         position, end_offset = 0, self.end_offset
         for header in admitted.headers:
@@ -122,7 +124,6 @@ class MemoryLog:
             self._remember(batch)
             position += header.size
         self.size += len(data)
-        first, last = admitted.headers[0], admitted.headers[-1]
         self.end_offset = last.next_offset
         self._make_room()
         return Appended(first.base_offset, last.last_offset, first.max_timestamp if first.has_log_append_time else -1)

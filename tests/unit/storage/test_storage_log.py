@@ -418,3 +418,35 @@ def test_a_slice_knows_how_many_offsets_it_covers(offset: int, bytes_max: int, e
     found = log.read(offset, bytes_max=bytes_max, end_offset=end_offset)
     assert found is not None
     assert found.offsets == expected
+
+
+# --- invariants
+
+
+def test_a_sealed_segment_never_grows() -> None:
+    _, log = open_simulated()
+    append(log, batch("a"))
+    sealed = log.segments[0]
+    log.roll()
+    later = bytearray(batch("b"))
+    assign(later, 0, base_offset=1, leader_epoch=0)
+    with pytest.raises(AssertionError, match="is sealed"):
+        sealed.append([later], [parse_header(later)])
+
+
+def test_a_segment_takes_no_offset_twice() -> None:
+    _, log = open_simulated()
+    append(log, batch("a"))
+    again = bytearray(batch("b"))
+    assign(again, 0, base_offset=0, leader_epoch=0)
+    with pytest.raises(AssertionError, match="0 comes before 1"):
+        log.segments[0].append([again], [parse_header(again)])
+
+
+def test_nothing_is_called_durable_that_was_never_appended() -> None:
+    _, log = open_simulated()
+    append(log, batch("a"))
+    point = log.begin_sync()
+    point.end_offset = 2
+    with pytest.raises(AssertionError, match="durable to 2, ends at 1"):
+        log.end_sync(point)
