@@ -49,8 +49,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when everything written so far is on the disk, or raise FsyncFailed. Safe in another thread."""
 
-    def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+    def fileno(self) -> int | None:
+        """The descriptor, for sendfile; None when the file has none, or its bytes are not what `pread` returns."""
 
 
 class DiskSpace(NamedTuple):
@@ -126,13 +126,18 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
 def replace_files(disk: Disk, directory: Path, contents: Mapping[str, bytes]) -> None:
     """Replace several files of a directory so, for one fsync of its names. A power cut may leave some old, some new."""
     for name, content in contents.items():
-        aside = directory / (name + ASIDE_SUFFIX)
-        disk.remove(aside)
-        file = disk.open(aside)
-        file.append([content])
-        file.sync()
-        disk.rename(aside, directory / name)
+        rename_synced(disk, directory / name, content)
     disk.sync_directory(directory)
+
+
+def rename_synced(disk: Disk, path: Path, content: bytes) -> None:
+    """Replace the file at `path` by one that is on the disk. Its name is there after the next `sync_directory`."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    disk.remove(aside)
+    file = disk.open(aside)
+    file.append([content])
+    file.sync()
+    disk.rename(aside, path)
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:

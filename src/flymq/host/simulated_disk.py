@@ -94,8 +94,8 @@ class SimulatedFile:
         self._disk.operate_sync("sync", self.path)
         self._inode.sync()
 
-    def fileno(self) -> int:
-        raise NotImplementedError("a simulated file has no descriptor; use pread")
+    def fileno(self) -> None:
+        """There is none: whoever sends it reads it."""
 
 
 class SimulatedLock:
@@ -124,6 +124,8 @@ class SimulatedDisk:
         """Writes are refused as on a full disk after so many bytes."""
         self.on_power_lost: Callable[[], None] = lambda: None
         """Called when the power goes in the middle of an operation, before it ends in PowerCut."""
+        self.syncs = 0
+        """How many files and directories were synced so far."""
 
     # --- faults
 
@@ -183,6 +185,7 @@ class SimulatedDisk:
             self.operate(operation, path)
         except StorageError as error:
             raise FsyncFailed(error.message) from error
+        self.syncs += 1
 
     def take_bytes(self, path: Path, wanted: int) -> int:
         """Return how many of `wanted` bytes may still be written."""
