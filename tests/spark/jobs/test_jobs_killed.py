@@ -135,7 +135,7 @@ def test_a_job_that_fails_says_why_in_two_lines(start: Start, tmp_path: Path, pi
     said = (tmp_path / "output").read_text().splitlines()
     assert said[-2:] == [
         "flymq: there is no topic 'nowhere' to read",
-        "Try: Create it with `flymq topic create NAME`, or turn on `topics.auto_create`.",
+        "Try: Create it with `flymq topic create NAME`, or enable `topics.auto_create`.",
     ]
     progress = pipelines.get("archive-nowhere").progress()
     assert (progress.state, progress.error) == (State.FAILED, "there is no topic 'nowhere' to read")

@@ -176,7 +176,7 @@ def test_variables_that_a_container_platform_invents_are_left_alone() -> None:
         ("listener.host", 5, "text, not '5'"),
         ("listener.host", ["a"], "text, not"),
         ("tls.client_auth", "maybe", "'none', 'optional' or 'required', not 'maybe'"),
-        ("tls.cert_file", "/no/such/file.pem", "the path of a file that exists, not '/no/such/file.pem'"),
+        ("tls.cert_file", "/no/such/file.pem", "the path of an existing file, not '/no/such/file.pem'"),
         ("topics.defaults.retention.ms", "-2", "a whole number of milliseconds, at least -1, not '-2'"),
         ("topics.defaults.cleanup.policy", "burn", "'delete', 'compact' or 'compact,delete', not 'burn'"),
         ("auth.users", "alice", "a table of user names and password hashes"),
