@@ -31,7 +31,7 @@ from benchmarks.row import Row, row, show
 from flymq.broker.catalog import PartitionEntry
 from flymq.gateways.turns import Turns
 from flymq.model.histogram import BOUNDS_S, Histogram
-from flymq.server.metrics import Measured, detailed_page
+from flymq.server.monitoring.metrics import Measured, detailed_page
 
 _PARTITIONS_PER_TOPIC = 10
 _SAMPLES_PER_STEP = 200

@@ -31,7 +31,10 @@ class TopicConfig:
         "retention.ms", 7 * _DAY_MS, "Maximum age of records before they are deleted; -1: no limit.", low=UNLIMITED
     )
     retention_bytes: int = _setting(
-        "retention.bytes", 1 << 30, "Maximum size of each partition before its oldest records are deleted; -1: no limit.", low=UNLIMITED
+        "retention.bytes",
+        1 << 30,
+        "Maximum size of each partition before its oldest records are deleted; -1: no limit.",
+        low=UNLIMITED,
     )
     cleanup_policy: CleanupPolicy = _setting(
         "cleanup.policy", CleanupPolicy.DELETE, "`delete` old records, `compact` to the latest value per key, or both."
@@ -43,9 +46,15 @@ class TopicConfig:
         "memory.bytes", 64 << 20, "Maximum size of each partition of a `memory` topic.", low=1 << 10
     )
     segment_bytes: int = _setting(
-        "segment.bytes", 128 << 20, "Maximum size of a segment file before a new one is rolled.", low=1 << 10, high=(1 << 31) - 1
+        "segment.bytes",
+        128 << 20,
+        "Maximum size of a segment file before a new one is rolled.",
+        low=1 << 10,
+        high=(1 << 31) - 1,
     )
-    segment_ms: int = _setting("segment.ms", 7 * _DAY_MS, "Maximum age of a segment file before a new one is rolled.", low=1)
+    segment_ms: int = _setting(
+        "segment.ms", 7 * _DAY_MS, "Maximum age of a segment file before a new one is rolled.", low=1
+    )
     index_interval_bytes: int = _setting(
         "index.interval.bytes", 4096, "Bytes of records between two entries of the offset index."
     )
@@ -53,7 +62,9 @@ class TopicConfig:
         "max.message.bytes", 1 << 20, "Maximum size of a record batch.", low=0, high=(1 << 31) - 1
     )
     timestamp_type: TimestampType = _setting(
-        "message.timestamp.type", TimestampType.CREATE, "`create`: the producer's time; `append`: the broker's time of the append."
+        "message.timestamp.type",
+        TimestampType.CREATE,
+        "`create`: the producer's time; `append`: the broker's time of the append.",
     )
     delete_retention_ms: int = _setting(
         "delete.retention.ms", _DAY_MS, "How long compaction keeps tombstones (deleted keys)."
@@ -62,10 +73,16 @@ class TopicConfig:
         "min.compaction.lag.ms", 0, "Minimum age of a record before it can be compacted."
     )
     min_cleanable_ratio_percent: int = _setting(
-        "min.cleanable.ratio.percent", 50, "Minimum percentage of uncompacted bytes in a log before it is compacted.", high=100
+        "min.cleanable.ratio.percent",
+        50,
+        "Minimum percentage of uncompacted bytes in a log before it is compacted.",
+        high=100,
     )
     min_insync_replicas: int = _setting(
-        "min.insync.replicas", 1, "Minimum number of in-sync replicas that must have a record before acks=all is acknowledged.", low=1
+        "min.insync.replicas",
+        1,
+        "Minimum number of in-sync replicas that must have a record before acks=all is acknowledged.",
+        low=1,
     )
 
     def with_changes(self, changes: Mapping[str, Any]) -> TopicConfig:

@@ -1,4 +1,4 @@
-"""Put a broker together by hand, start it, and take it down in good order. There is no framework: read it top down."""
+"""Assemble a broker, start it and shut it down cleanly. There is no framework: read it top down."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from flymq.host.tasks import SystemThreads, Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
 from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, GroupsSettings, TlsSettings
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
-from flymq.server.timed_threads import TimedThreads
+from flymq.server.monitoring.fsync_timing import TimedThreads
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
 from flymq.storage.directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
@@ -64,7 +64,7 @@ class Server:
         self.port = 0
         self.http_port = NO_PORT
         self.failed = asyncio.Event()
-        """Set when the broker must not go on: stop it."""
+        """Set when the broker must be stopped."""
         self.fatal_error: FsyncFailed | None = None
         self._clock = SystemClock()
         self._tasks = Tasks(self._task_failed)
@@ -72,7 +72,7 @@ class Server:
         self._flush_threads = TimedThreads(SystemThreads("flush"))
         self._undo = AsyncExitStack()
         self._shared = _shared(config, self._clock)
-        self.observation = Observation(
+        self.observation = Monitor(
             config.broker.id, self._shared, self._flush_threads.durations, Path(config.broker.data_dir)
         )
         self._rest = Rest(
@@ -89,9 +89,9 @@ class Server:
         )
 
     async def start(self) -> None:
-        """Recover what is on disk, then listen; probes are answered from the beginning on.
+        """Recover the logs, then accept connections; probes are served during recovery too.
 
-        What was begun is undone when a later step fails.
+        If a step fails, the steps before it are undone.
         """
         try:
             await self._start()
@@ -133,7 +133,7 @@ class Server:
         self._listener = Listener(self._gateways(broker, http), self._shared, limits, self._tasks, tls)
         undo.push_async_callback(self._listener.close, within_s=_STOP_WITHIN_S)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
-        logger.info("every protocol on %s:%d", config.listener.host, self.port)
+        logger.info("listening for all protocols on %s:%d", config.listener.host, self.port)
         self.topics.watchers.append(partial(_forget_traffic, broker))
         self._rest.broker = broker
         self._tasks.spawn("consumers over HTTP", self._rest.consumers.run(broker))
@@ -141,25 +141,25 @@ class Server:
         self.observation.serve(broker, self._tasks)
 
     async def _open_http(self) -> None:
-        """Listen for HTTP alone. Where nobody asked for a port, one that is taken is no reason not to start."""
+        """Open the HTTP port. If the default port is in use, the broker starts without it."""
         listener = self.config.listener
         wanted = HTTP_PORT if listener.http_port is None else listener.http_port
         if wanted == NO_PORT:
             return
         try:
             self.http_port = await self._http_listener.open(listener.host, wanted, listener.backlog)
-            logger.info("HTTP on %s:%d", listener.host, self.http_port)
+            logger.info("listening for HTTP on %s:%d", listener.host, self.http_port)
         except AddressInUse as error:
             if listener.http_port is not None:
                 raise AddressInUse(error.message, hint="Set listener.http_port to another port, or to -1.") from None
             logger.warning(
-                "%s, so HTTP is served on port %d alone. To choose another: listener.http_port",
+                "%s, so HTTP is served on port %d only. Set listener.http_port to use another port",
                 error.message,
                 listener.port,
             )
 
     async def stop(self) -> None:
-        """Accept nothing new, finish what was begun, close every log with the marker of an orderly end."""
+        """Stop accepting connections, finish requests in flight, close every log with a clean-shutdown marker."""
         self.observation.phase = Phase.STOPPING
         self._listener.stop_accepting()
         self.topics.fetches.stop_waiting()
@@ -235,12 +235,12 @@ class Server:
         return [
             Gateway("native", speaks_native, lambda: NativeConnection(broker, shared, NATIVE_HANDLERS)),
             http,
-            # Last: a request of Kafka's has no mark of its own, only a length and a number that can be one.
+            # Last: a Kafka request has no magic number, only a length and an API key that other bytes can look like.
             Gateway("kafka", speaks_kafka, lambda: KafkaConnection(broker, shared, KAFKA_HANDLERS)),
         ]
 
     def _stop_after(self, error: FsyncFailed) -> None:
-        """An fsync failed: what is in the page cache can no longer be trusted. End without a marker of order."""
+        """An fsync failed, so the page cache can no longer be trusted: stop without a clean-shutdown marker."""
         if self.fatal_error is None:
             self.fatal_error = error
             logger.critical("%s. %s", error.message, error.hint)
@@ -310,20 +310,22 @@ def _tls_context(tls: TlsSettings) -> ssl.SSLContext | None:
 
 
 def _raise_open_files_limit() -> None:
-    """Every segment and connection is an open file: take as many as the system allows."""
+    """Raise the limit of open files to the hard limit: every segment and connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _report(recovered: list[Log]) -> None:
-    """Tell what a crash had left behind."""
+    """Log what recovery found after a crash."""
     for log in recovered:
         report = log.recovery
         if report.cut_at is not None:
             path, position = report.cut_at
             aside = ", ".join(map(str, report.kept_aside))
-            logger.warning("%s: cut %d torn bytes at byte %d, kept in %s", path, report.cut_bytes, position, aside)
+            logger.warning(
+                "%s: truncated %d torn bytes at position %d, saved in %s", path, report.cut_bytes, position, aside
+            )
     if recovered:
         scanned = sum(log.recovery.scanned_bytes for log in recovered)
         logger.info("recovered %d partitions after a crash, %d bytes scanned", len(recovered), scanned)

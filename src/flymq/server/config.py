@@ -65,12 +65,11 @@ class ListenerSettings:
     """The address that clients connect to. One port serves every protocol."""
 
     host: str = _setting(
-        "127.0.0.1", "Address to listen on. The default accepts connections from this machine only; `0.0.0.0` listens on all interfaces."
+        "127.0.0.1",
+        "Address to listen on. The default accepts local connections only; `0.0.0.0` listens on all interfaces.",
     )
     port: int = _setting(9092, "Port to listen on; 0: any free port.", high=65535)
-    advertised_host: str | None = _setting(
-        None, "Host that is advertised to clients; `listener.host` if not set."
-    )
+    advertised_host: str | None = _setting(None, "Host that is advertised to clients; `listener.host` if not set.")
     advertised_port: int | None = _setting(
         None, "Port that is advertised to clients; `listener.port` if not set.", low=1, high=65535
     )
@@ -130,7 +129,9 @@ class LimitsSettings:
         0, "Maximum number of open connections per client IP address, on each port; 0: no limit."
     )
     requests_inflight_per_connection_max: int = _setting(
-        64, "Maximum number of requests in flight per connection; further requests are not read until one completes.", low=1
+        64,
+        "Maximum number of requests in flight per connection; further requests are not read until one completes.",
+        low=1,
     )
     request_bytes_max: int = _setting(64 << 20, "Maximum size of a request.", low=1 << 10, high=_INT32_MAX)
     buffer_bytes_max: int = _setting(
@@ -157,24 +158,25 @@ class GroupsSettings:
     """Consumer groups and their committed offsets."""
 
     members_max: int = _setting(1_000, "Maximum number of members per group.", low=1)
-    session_timeout_ms_min: int = _setting(
-        1_000, "Minimum session timeout that a member can request.", low=1
-    )
-    session_timeout_ms_max: int = _setting(
-        30 * 60_000, "Maximum session timeout that a member can request.", low=1_000
-    )
+    session_timeout_ms_min: int = _setting(1_000, "Minimum session timeout that a member can request.", low=1)
+    session_timeout_ms_max: int = _setting(30 * 60_000, "Maximum session timeout that a member can request.", low=1_000)
     consumer_session_timeout_ms: int = _setting(
         45_000, "Session timeout of members with `group.protocol=consumer`.", low=1_000
     )
     consumer_heartbeat_ms: int = _setting(
         3_000, "Heartbeat interval of members with `group.protocol=consumer`.", low=10
     )
-    quiet_ms: int = _setting(100, "Initial rebalance delay: a new group waits for more members until none has joined for this long.")
+    quiet_ms: int = _setting(
+        100, "Initial rebalance delay: a new group waits for more members until none has joined for this long."
+    )
     offset_retention_ms: int = _setting(
         7 * 24 * 60 * 60_000, "How long committed offsets are kept after the group's last member has left.", low=1
     )
     internal_partitions: int = _setting(
-        4, "Number of partitions of the internal topics for groups and transactions, set at their creation.", low=1, high=100
+        4,
+        "Number of partitions of the internal topics for groups and transactions, set at their creation.",
+        low=1,
+        high=100,
     )
 
 
@@ -183,9 +185,7 @@ class TransactionsSettings:
     """Transactions."""
 
     timeout_ms_max: int = _setting(60 * 60_000, "Maximum transaction timeout that a producer can request.", low=1)
-    id_retention_ms: int = _setting(
-        7 * 24 * 60 * 60_000, "How long an unused transactional id is kept.", low=1
-    )
+    id_retention_ms: int = _setting(7 * 24 * 60 * 60_000, "How long an unused transactional id is kept.", low=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,7 @@ class StorageSettings:
 
     retention_check_interval_ms: int = _setting(60_000, "How often logs are checked for expired segments.", low=1)
     compaction_check_interval_ms: int = _setting(30_000, "How often logs are checked for compaction.", low=1)
-    checkpoint_interval_ms: int = _setting(
-        60_000, "How often the recovery checkpoint of each log is written.", low=1
-    )
+    checkpoint_interval_ms: int = _setting(60_000, "How often the recovery checkpoint of each log is written.", low=1)
     recovery_threads_max: int = _setting(4, "Number of threads that recover logs at startup.", low=1, high=256)
 
 
@@ -208,7 +206,9 @@ class AuthSettings:
     users: Mapping[str, PasswordHash] = field(
         default_factory=dict,
         repr=False,
-        metadata={"text": "User names and password hashes, as printed by `python -m flymq.server.hash_password`. Config file only."},
+        metadata={
+            "text": "User names and password hashes, from `python -m flymq.server.hash_password`. Config file only."
+        },
     )
 
     def __post_init__(self) -> None:
@@ -223,7 +223,9 @@ class AuthSettings:
 class HttpSettings:
     """The REST API."""
 
-    body_bytes_max: int = _setting(16 << 20, "Maximum size of a request body, decompressed.", low=1 << 10, high=_INT32_MAX)
+    body_bytes_max: int = _setting(
+        16 << 20, "Maximum size of a request body, decompressed.", low=1 << 10, high=_INT32_MAX
+    )
     body_timeout_ms: int = _setting(30_000, "Maximum time to receive a request body.", low=1)
     cors_origins: str | None = _setting(
         None, "Allowed CORS origins, such as `https://a.example, https://b.example`; none if not set."
@@ -239,7 +241,9 @@ class LogSettings:
     """The broker's log on stderr."""
 
     level: LogLevel = _setting(LogLevel.INFO, "Minimum log level.")
-    format: LogFormat = _setting(LogFormat.PEOPLE, "`people`: text for a terminal; `json`: JSON lines for a log collector.")
+    format: LogFormat = _setting(
+        LogFormat.PEOPLE, "`people`: text for a terminal; `json`: JSON lines for a log collector."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,9 @@ def _readable(value: int, unit: str | None) -> str | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m flymq.server.settings_reference", description="Generate settings.md.")
+    parser = argparse.ArgumentParser(
+        prog="python -m flymq.server.settings_reference", description="Generate settings.md."
+    )
     parser.add_argument("--check", action="store_true", help="only check whether the page is up to date")
     page = render()
     if not parser.parse_args(arguments).check:

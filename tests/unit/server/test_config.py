@@ -254,7 +254,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
         ({"tls.cert_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.key_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.client_auth": "required"}, r"tls\.client_auth is 'required', which needs tls\.ca_file"),
-        ({"auth.required": True}, r"auth\.users names nobody"),
+        ({"auth.required": True}, r"auth\.users is empty"),
         ({"topics.default_partitions": 1_001}, r"topics\.default_partitions is 1001, more than limits\.topic_part"),
         ({"limits.request_bytes_max": 2_000}, r"max\.message\.bytes is 1048576, more than limits\.request_bytes_max"),
         ({"limits.buffer_bytes_max": 1 << 20}, r"limits\.request_bytes_max is 67108864, more than limits\.buffer_byt"),

@@ -23,7 +23,7 @@ class ArchiveDamaged(ArchiveError):
     """A file of the archive is missing, truncated or modified."""
 
     code = "ARCHIVE_DAMAGED"
-    hint = "Recover the file from a copy of the archive; other topics and earlier points in time can be restored without it."
+    hint = "Recover the file from a copy of the archive; other topics and earlier times can be restored without it."
 
 
 class ArchiveTooNew(ArchiveError):

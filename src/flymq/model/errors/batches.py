@@ -16,7 +16,7 @@ class CorruptBatch(InvalidBatch):
     """The batch does not match its checksum."""
 
     code = "CORRUPT_BATCH"
-    hint = "The bytes changed after the checksum was computed. On disk: restore the partition from a replica or a backup."
+    hint = "The bytes changed after the checksum was set. On disk: restore the partition from a replica or a backup."
 
 
 class UnsupportedBatchVersion(InvalidBatch):

@@ -52,7 +52,7 @@ class CorruptMetadata(MetadataError):
     """The metadata file is corrupt, or is not a FlyMQ metadata file."""
 
     code = "CORRUPT_METADATA"
-    hint = "Restore the file from a backup. It holds the topics' metadata; their records are in other files and are intact."
+    hint = "Restore the file from a backup. It holds the topics' metadata; their records are in other files."
 
 
 class MetadataTooNew(MetadataError):

@@ -23,8 +23,8 @@ from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
 from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors
 from flymq.model.histogram import Histogram
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def starting(tmp_path: Path) -> httpx.AsyncClient:
     shared = SharedByConnections(
         ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
     )
-    observation = Observation(7, shared, Histogram(), tmp_path)
+    observation = Monitor(7, shared, Histogram(), tmp_path)
     rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
