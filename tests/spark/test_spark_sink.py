@@ -16,7 +16,7 @@ from tests.spark.topics import copy, read, read_stream, start_copy, values, writ
 
 from flymq import FlyMQClient, generate_key
 from flymq.record.partitioning import partition_for_key
-from flymq.spark.format import FlyMQDataSource
+from flymq.spark.data_source import FlyMQDataSource
 from flymq.spark.sink.writers import StreamWriter
 from flymq.testing import TestBroker
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flymq.model.errors import JavaMissing
-from flymq.spark.cache import cache_root, keep_folder
+from flymq.spark.user_cache import cache_root, keep_folder
 
 FITTING_VERSIONS = (17, 21)
 """What Spark 4 is built and tested for."""

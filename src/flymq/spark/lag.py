@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
 from flymq.spark.options import ConnectionOptions
 from flymq.spark.source.groups import publish
 from flymq.spark.source.offsets import Offsets, from_spark
@@ -39,7 +39,7 @@ class LagListener(StreamingQueryListener):
             reached |= _offsets(source.endOffset)
         if reached:
             group = f"{self._prefix}-{progress.name or progress.id}"
-            publish(link_to(self._options.connection()), group, reached)
+            publish(connect(self._options.connection()), group, reached)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         pass

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flymq.model.errors import SparkMissing, SparkStartFailed
-from flymq.spark.cache import cache_root, keep_folder
 from flymq.spark.java import find_java
+from flymq.spark.user_cache import cache_root, keep_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

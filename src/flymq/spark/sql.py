@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import FlyMQError, PipelineFailed, QueryFailed, TableNotFound
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.json_shape import infer_fields, quoted
-from flymq.spark.samples import sample
+from flymq.spark.error_messages import failure_of
+from flymq.spark.json_schema import infer_fields, quoted
+from flymq.spark.sampling import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

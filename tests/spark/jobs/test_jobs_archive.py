@@ -14,9 +14,9 @@ from flymq.model.errors import ArchiveDamaged, FlyMQError, TargetNotEmpty, Topic
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.selection import Selection
 from flymq.spark.archive.verify import verify
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.archive import ArchiveJob
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.execution.pipeline_state import Pipelines
 from flymq.spark.jobs.restore import RestoreJob
 
 

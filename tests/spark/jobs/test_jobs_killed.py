@@ -18,7 +18,7 @@ from flymq import FlyMQClient
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.verify import verify
 from flymq.spark.jobs.archive import ArchiveJob
-from flymq.spark.jobs.folder import Pipelines, State
+from flymq.spark.jobs.execution.pipeline_state import Pipelines, State
 from flymq.spark.jobs.restore import RestoreJob
 from flymq.spark.jobs.transform import TransformJob
 from flymq.testing import TestBroker

@@ -10,7 +10,7 @@ import pyarrow as pa
 from flymq.spark.archive.columns import archive_columns
 from flymq.spark.archive.files import write_piece
 from flymq.spark.archive.manifest import Piece
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.fetching import RangeFetch
 from flymq.spark.source.planning import OffsetRange
@@ -26,7 +26,7 @@ def archive_range(root: Path, options: ReadOptions, range_: OffsetRange, attempt
 
 def _batches(options: ReadOptions, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
     fetch = RangeFetch(
-        link_to(options.connection(), expects_broker=True),
+        connect(options.connection(), expects_broker=True),
         isolation=options.isolation,
         fetch_bytes=options.fetch_bytes,
         fail_on_data_loss=options.fail_on_data_loss,

@@ -101,15 +101,15 @@ def _too_strict(state: TopicState, parts: Sequence[PartitionPlan], now_ms: int, 
 
 def restore_partition(task: RestoreTask, options: Mapping[str, str]) -> int:
     """Write what is left of one partition; return how many records that were. `options` are those of the sink."""
-    from flymq.spark.link import link_to
+    from flymq.spark.broker_connection import connect
+    from flymq.spark.error_messages import hints_in_errors
     from flymq.spark.options import parse_write_options
     from flymq.spark.sink.producing import AttemptProducer
-    from flymq.spark.wording import hints_in_errors
 
     written = {**options, "topic": task.part.target.topic, "includeTimestamp": "true", "delivery": "at_least_once"}
     parsed = parse_write_options(written)
-    link = link_to(parsed.connection(), expects_broker=True)
-    producer = AttemptProducer(link, parsed, transactional_id="", first_turn=0)
+    connection = connect(parsed.connection(), expects_broker=True)
+    producer = AttemptProducer(connection, parsed, transactional_id="", first_turn=0)
     with hints_in_errors():
         for batch in rows_left(task):
             producer.write(_as_sink_rows(batch, task.part.target.partition))

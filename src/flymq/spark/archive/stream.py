@@ -28,12 +28,12 @@ from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.broker_state import group_offsets, topic_states
 from flymq.spark.archive.manifest import Manifest, Piece, end_offsets
 from flymq.spark.archive.ranges import archive_range
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions, parse_read_options
 from flymq.spark.source.offsets import from_spark, to_spark
 from flymq.spark.source.planning import OffsetRange
 from flymq.spark.source.stream_reader import StreamReader
-from flymq.spark.wording import hints_in_errors
 
 RANGE = StructType(
     [
@@ -120,14 +120,14 @@ class PieceWriter(DataSourceStreamWriter):
             return
         topics = {piece.topic for piece in pieces}
         with hints_in_errors():
-            link = link_to(self._options.connection(), expects_broker=True)
+            connection = connect(self._options.connection(), expects_broker=True)
             manifest = Manifest(
                 query=written[0].query,
                 batch=batchId,
                 created_ms=SystemClock().now_ms(),
                 pieces=pieces,
-                topics=link.run(topic_states(link.admin, topics)),
-                groups=link.run(group_offsets(link.admin, topics)),
+                topics=connection.run(topic_states(connection.admin, topics)),
+                groups=connection.run(group_offsets(connection.admin, topics)),
             )
             Archive(self._root).publish(manifest)
 

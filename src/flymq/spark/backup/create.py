@@ -13,12 +13,12 @@ from flymq.model.errors import BackupExists
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.broker_state import group_offsets, topic_states
 from flymq.spark.backup.contents import Backup, extents_of, write_backup
+from flymq.spark.broker_connection import connect
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.execution.pipeline_state import Pipelines
+from flymq.spark.jobs.execution.runner import OnProgress, run_in_session
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.running import OnProgress, run_in_session
-from flymq.spark.link import link_to
 from flymq.spark.options import parse_write_options
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def create_backup(
     if root.exists():
         raise BackupExists(f"{root} is there already")
     created_ms = SystemClock().now_ms()
-    link = link_to(parse_write_options(broker.options()).connection())
-    names = [topic.name for topic in link.run(link.admin.list_topics())]
-    topics = link.run(topic_states(link.admin, names))
-    groups = link.run(group_offsets(link.admin, topics))
+    connection = connect(parse_write_options(broker.options()).connection())
+    names = [topic.name for topic in connection.run(connection.admin.list_topics())]
+    topics = connection.run(topic_states(connection.admin, names))
+    groups = connection.run(group_offsets(connection.admin, topics))
     archive = Archive.create(root)
     if topics:
         run_job(spark, ArchiveJob(broker=broker, topics=sorted(topics), to=str(root), once=True), on_progress)

@@ -15,8 +15,8 @@ from flymq.spark.backup.check import require_whole
 from flymq.spark.backup.contents import Backup
 from flymq.spark.backup.create import run_job
 from flymq.spark.jobs.connection import Connection
+from flymq.spark.jobs.execution.runner import OnProgress
 from flymq.spark.jobs.restore import RestoreJob
-from flymq.spark.jobs.running import OnProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

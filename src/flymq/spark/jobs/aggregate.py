@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from flymq.model.errors import InvalidPipeline
-from flymq.spark.jobs.failures import first_sentence
+from flymq.spark.error_messages import first_sentence
 from flymq.spark.jobs.job import SqlJob
-from flymq.spark.jobs.views import with_fields
+from flymq.spark.jobs.sql_views import with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

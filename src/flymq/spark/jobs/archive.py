@@ -9,7 +9,7 @@ from flymq.spark.archive.archive import Archive
 from flymq.spark.jobs.job import Job
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 EVERY_MS = 60_000
 """More often would make many small files."""

@@ -20,7 +20,7 @@ from flymq.spark.jobs.job import Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 EVERY_MS = 60_000
 """More often would write the snapshot anew for few records."""

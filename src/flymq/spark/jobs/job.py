@@ -9,7 +9,7 @@ from msgspec import Struct
 from flymq.spark.jobs.connection import Connection
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 SOON_MS = 1_000
 """How often a job looks for new records if nothing else is said."""

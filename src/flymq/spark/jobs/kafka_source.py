@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 
 from flymq.model.errors import BrokerUnavailable, InvalidPipeline, TopicNotFound
 from flymq.model.names import TopicPartition
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.source.columns import full_schema
 from flymq.spark.source.offsets import Offsets, from_spark, lost, to_spark
 from flymq.spark.source.planning import OffsetRange, limited, ranges_between
 from flymq.spark.source.stream_reader import SparkOffset
-from flymq.spark.wording import hints_in_errors
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

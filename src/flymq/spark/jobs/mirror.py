@@ -13,7 +13,7 @@ from flymq.spark.jobs.job import Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 
 class MirrorJob(Job, frozen=True, kw_only=True, tag="mirror", omit_defaults=True):

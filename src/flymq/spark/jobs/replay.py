@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from flymq.model.errors import InvalidPipeline
 from flymq.spark.jobs.job import SqlJob
-from flymq.spark.jobs.views import query, with_fields
+from flymq.spark.jobs.sql_views import query, with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 ORIGIN_TOPIC = "flymq-origin-topic"
 _OF_DEAD_LETTERS = "flymq-"

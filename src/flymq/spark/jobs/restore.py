@@ -36,8 +36,8 @@ from flymq.spark.archive.selection import Selection
 from flymq.spark.jobs.job import Job
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder
+    from flymq.spark.jobs.execution.runner import Run
 
 RESTORE_START = "restore.json"
 """What a restore keeps in the place of Spark's checkpoint."""

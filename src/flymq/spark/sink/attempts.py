@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from flymq.model.errors import FlyMQError
-from flymq.spark.link import Link, link_to
+from flymq.spark.broker_connection import BrokerConnection, connect
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.producing import AttemptProducer
 from flymq.wire.native.messages.session import Done
@@ -33,12 +33,12 @@ class Attempt(NamedTuple):
 
 def write_attempt(options: WriteOptions, query: str, batch: int, rows: Iterator[pa.RecordBatch]) -> Attempt:
     """Write all rows of a task. If that fails, nothing of it stays."""
-    link = link_to(options.connection(), expects_broker=True)
+    connection = connect(options.connection(), expects_broker=True)
     context = TaskContext.get()
     assert context is not None
     transactional_id = f"{query}:{batch}:{context.partitionId()}-{context.taskAttemptId()}"
     producer = AttemptProducer(
-        link,
+        connection,
         options,
         transactional_id=transactional_id if options.delivery == "exactly_once" else "",
         first_turn=context.partitionId(),
@@ -59,18 +59,20 @@ def write_attempt(options: WriteOptions, query: str, batch: int, rows: Iterator[
 def commit_attempts(options: WriteOptions, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
     """Make these attempts visible together and drop all others of the batch. To ask again is harmless."""
     if options.delivery == "exactly_once":
-        _commit(_driver_link(options), query, batch, [attempt for attempt in attempts if attempt.transactional_id])
+        _commit(
+            _driver_connection(options), query, batch, [attempt for attempt in attempts if attempt.transactional_id]
+        )
 
 
 def drop_attempts(options: WriteOptions, query: str, batch: int) -> None:
     """End a batch with none of its attempts, unless it was committed: then this changes nothing."""
     if options.delivery == "exactly_once":
-        _commit(_driver_link(options), query, batch, [])
+        _commit(_driver_connection(options), query, batch, [])
 
 
 def abort_attempts(options: WriteOptions, attempts: Sequence[Attempt]) -> None:
     """Drop these attempts but leave the batch to be written again. The broker refuses to for those it committed."""
-    link = _driver_link(options)
+    connection = _driver_connection(options)
     for attempt in attempts:
         if attempt.transactional_id:
             request = AbortTxn(
@@ -79,10 +81,10 @@ def abort_attempts(options: WriteOptions, attempts: Sequence[Attempt]) -> None:
                 producer_epoch=attempt.producer_epoch,
             )
             with suppress(FlyMQError):  # committed, or dropped before; what cannot be reached now times out
-                link.run(link.cluster.tell(request, EndTxnAnswer))
+                connection.run(connection.cluster.tell(request, EndTxnAnswer))
 
 
-def _commit(link: Link, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
+def _commit(connection: BrokerConnection, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
     request = CommitAttempts(
         query=query,
         batch=batch,
@@ -91,8 +93,8 @@ def _commit(link: Link, query: str, batch: int, attempts: Sequence[Attempt]) -> 
             for attempt in attempts
         ],
     )
-    link.run(link.cluster.ask(request, Done))
+    connection.run(connection.cluster.ask(request, Done))
 
 
-def _driver_link(options: WriteOptions) -> Link:
-    return link_to(options.connection(), expects_broker=True)
+def _driver_connection(options: WriteOptions) -> BrokerConnection:
+    return connect(options.connection(), expects_broker=True)

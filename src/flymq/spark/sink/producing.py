@@ -19,7 +19,7 @@ from flymq.host.clock import SystemClock
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.encoding import BatchEncoder
 from flymq.wire.native.codec import error_of
@@ -48,8 +48,10 @@ class Parcel(NamedTuple):
 class AttemptProducer:
     """Writes record batches within a transaction, or without one if it has no id."""
 
-    def __init__(self, link: Link, options: WriteOptions, *, transactional_id: str, first_turn: int) -> None:
-        self._link = link
+    def __init__(
+        self, connection: BrokerConnection, options: WriteOptions, *, transactional_id: str, first_turn: int
+    ) -> None:
+        self._connection = connection
         self._options = options
         self._transactional_id = transactional_id
         self._encoder = BatchEncoder(options, first_turn=first_turn, is_transactional=bool(transactional_id))
@@ -65,10 +67,10 @@ class AttemptProducer:
         if not rows.num_rows:
             return
         if self.identity is None:
-            self.identity = self._link.run(self._begin())
+            self.identity = self._connection.run(self._begin())
             self._encoder.identity = self.identity
         for topic in self._encoder.unknown_topics(rows):
-            known = self._link.run(self._topic(topic))
+            known = self._connection.run(self._topic(topic))
             self._encoder.learn(topic, *known)
         for name, batch in self._encoder.encode(rows, SystemClock().now_ms()):
             if self._is_full_for(name, len(batch)):
@@ -95,7 +97,7 @@ class AttemptProducer:
             producer_epoch=self.identity.producer_epoch,
         )
         with suppress(FlyMQError):
-            self._link.run(self._link.cluster.tell(request, EndTxnAnswer))
+            self._connection.run(self._connection.cluster.tell(request, EndTxnAnswer))
 
     def _is_full_for(self, name: TopicPartition, size: int) -> bool:
         is_too_large = self._waiting_bytes + size > _REQUEST_BYTES_MAX
@@ -105,7 +107,7 @@ class AttemptProducer:
         self._wait()
         if self._waiting:
             request = ProduceBatch(partitions=[], acks=self._options.acks, transactional_id=self._transactional_id)
-            self._sending = self._link.start(_send_all(self._link.cluster, request, self._waiting))
+            self._sending = self._connection.start(_send_all(self._connection.cluster, request, self._waiting))
         self._waiting, self._waiting_bytes = [], 0
         self._waiting_for.clear()
 
@@ -115,7 +117,7 @@ class AttemptProducer:
             sending.result()
 
     async def _begin(self) -> InitProducerAnswer:
-        cluster = self._link.cluster
+        cluster = self._connection.cluster
         name = self._transactional_id
         init = InitProducer(transactional_id=name, transaction_timeout_ms=self._options.transaction_timeout_ms)
         identity = await cluster.ask(init, InitProducerAnswer)
@@ -127,7 +129,7 @@ class AttemptProducer:
         return identity
 
     async def _topic(self, name: str) -> tuple[int, int]:
-        cluster = self._link.cluster
+        cluster = self._connection.cluster
         found = await cluster.retry(lambda: cluster.topic_or_new(name))
         return len(found.partitions), found.message_bytes_max
 

@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 from flymq.host.entropy import new_id, system_entropy
 from flymq.model.errors import InvalidOption
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.attempts import Attempt, abort_attempts, commit_attempts, drop_attempts, write_attempt
 from flymq.spark.sink.rows import check_columns
-from flymq.spark.wording import hints_in_errors
 
 Messages = Sequence[WriterCommitMessage | None]
 

@@ -9,14 +9,14 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from flymq.model.errors import InvalidOption
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.filters import Bounds
 from flymq.spark.source.offsets import Offsets, Wanted
 from flymq.spark.source.planning import cut, ranges_between
 from flymq.spark.source.positions import Positions, wanted_end, wanted_start
 from flymq.spark.source.reading import read_range
-from flymq.spark.wording import hints_in_errors
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
 
 
@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
         return read_range(self._options, self._schema, partition.value)
 
     def _between(self) -> tuple[Offsets, Offsets]:
-        positions = Positions(link_to(self._options.connection()), self._options)
+        positions = Positions(connect(self._options.connection()), self._options)
         partitions = positions.partitions()
         start, end = positions.start(self._start, partitions), positions.end(self._end, partitions)
         return positions.narrowed(start, end, self._bounds)

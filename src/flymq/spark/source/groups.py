@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from flymq.model.errors import FlyMQError
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.offsets import Offsets, parse_partitions
 from flymq.wire.native.messages.groups import Commit, CommitAnswer, OffsetToCommit
@@ -26,14 +26,14 @@ def group_of(options: ReadOptions) -> str | None:
     return "-".join([options.group_id_prefix, *(topics or ["pattern"])])
 
 
-def publish(link: Link, group: str, offsets: Offsets) -> None:
+def publish(connection: BrokerConnection, group: str, offsets: Offsets) -> None:
     """Commit offsets for a group that has no members. A failure is no reason to fail the query."""
     request = Commit(
         group=group,
         offsets=[OffsetToCommit(name.topic, name.partition, offset) for name, offset in offsets.items()],
     )
     try:
-        answer = link.run(link.cluster.ask(request, CommitAnswer))
+        answer = connection.run(connection.cluster.ask(request, CommitAnswer))
     except FlyMQError as error:
         logger.warning("the lag of group %s cannot be shown: %s", group, error)
         return

@@ -11,7 +11,7 @@ from flymq.client.aio.offsets import list_offsets
 from flymq.model.delivery import Isolation
 from flymq.model.errors import InvalidOption, OffsetOutOfRange, PartitionNotFound, TopicNotFound
 from flymq.model.names import TopicPartition
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.filters import Bounds
 from flymq.spark.source.offsets import Offsets, Wanted, parse_partitions, wanted_offsets, wanted_times, within
@@ -24,15 +24,15 @@ LATEST = Wanted(AT_LATEST, {}, is_time=False, option="endingOffsets")
 class Positions:
     """What a query reads, as the brokers see it now."""
 
-    def __init__(self, link: Link, options: ReadOptions) -> None:
-        self._link = link
+    def __init__(self, connection: BrokerConnection, options: ReadOptions) -> None:
+        self._connection = connection
         self._options = options
 
     # --- which partitions
 
     def partitions(self, *, may_miss: bool = False) -> list[TopicPartition]:
         """Return the partitions to read that are there now; all must be, unless some may be missing."""
-        counts = {topic.name: topic.partitions for topic in self._link.run(self._link.admin.list_topics())}
+        counts = {topic.name: topic.partitions for topic in self._connection.run(self._connection.admin.list_topics())}
         wanted = self._wanted(counts)
         if not may_miss:
             for name in wanted:
@@ -89,7 +89,7 @@ class Positions:
         return found | self.latest(missing) if missing else found
 
     def _at(self, wanted: Offsets) -> Offsets:
-        return self._link.run(_list(self._link.cluster, wanted, self._options.isolation))
+        return self._connection.run(_list(self._connection.cluster, wanted, self._options.isolation))
 
     def narrowed(self, start: Offsets, end: Offsets, bounds: Bounds) -> tuple[Offsets, Offsets]:
         """Return the part between these offsets that is of interest.
@@ -108,7 +108,7 @@ class Positions:
 
     def wait_beyond(self, offsets: Offsets, wait_ms: int) -> None:
         """Return when one of the partitions has a record at its offset, when the time is over, or a broker goes."""
-        self._link.run(_wait_beyond(self._link.cluster, offsets, wait_ms, self._options.isolation))
+        self._connection.run(_wait_beyond(self._connection.cluster, offsets, wait_ms, self._options.isolation))
 
 
 async def _list(cluster: Cluster, wanted: Offsets, isolation: Isolation) -> Offsets:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.columns import RangeColumns
 from flymq.spark.source.fetching import RangeFetch
 from flymq.spark.source.planning import OffsetRange
-from flymq.spark.wording import hints_in_errors
 
 
 def read_range(options: ReadOptions, schema: StructType, range_: OffsetRange | None) -> Iterator[pa.RecordBatch]:
@@ -21,7 +21,7 @@ def read_range(options: ReadOptions, schema: StructType, range_: OffsetRange | N
         return
     with hints_in_errors():
         fetch = RangeFetch(
-            link_to(options.connection(), expects_broker=True),
+            connect(options.connection(), expects_broker=True),
             isolation=options.isolation,
             fetch_bytes=options.fetch_bytes,
             fail_on_data_loss=options.fail_on_data_loss,

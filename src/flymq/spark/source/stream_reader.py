@@ -24,14 +24,14 @@ from pyspark.sql.types import StructType
 from flymq.host.clock import SystemClock
 from flymq.model.errors import InvalidOption
 from flymq.model.names import TopicPartition
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.groups import group_of, publish
 from flymq.spark.source.offsets import Offsets, from_spark, lost, to_spark
 from flymq.spark.source.planning import count_between, cut, limited, ranges_between
 from flymq.spark.source.positions import LATEST, Positions, wanted_end, wanted_start
 from flymq.spark.source.reading import read_range
-from flymq.spark.wording import hints_in_errors
 
 IDLE_WAIT_MS = 500
 """How long a broker may keep an idle query waiting: Spark would otherwise ask 70 times a second."""
@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- within
 
     def _positions(self) -> Positions:
-        return Positions(link_to(self._options.connection()), self._options)
+        return Positions(connect(self._options.connection()), self._options)
 
     def _there(self) -> list[TopicPartition]:
         """Return the partitions that are there; a topic that is gone is lost data, to be passed over or to fail."""
@@ -172,4 +172,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = group_of(self._options)
         if group is not None and offsets != self._published:
             self._published = offsets
-            publish(link_to(self._options.connection()), group, offsets)
+            publish(connect(self._options.connection()), group, offsets)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import parse_read_options, parse_write_options
 from flymq.spark.sink.writers import BatchWriter, StreamWriter
 from flymq.spark.source.batch_reader import BatchReader, FilteringBatchReader
 from flymq.spark.source.columns import check_schema, full_schema
 from flymq.spark.source.stream_reader import StreamReader
-from flymq.spark.wording import hints_in_errors
 
 
 class FlyMQDataSource(DataSource):

@@ -30,9 +30,9 @@ from flymq.model.errors import (
     PipelineNotRunning,
     PipelineRunning,
 )
+from flymq.spark.jobs.all_jobs import AnyJob
 from flymq.spark.jobs.job import Job
 from flymq.spark.jobs.restore import RESTORE_START
-from flymq.spark.jobs.table import AnyJob
 
 DEFAULT_STATE_DIR = Path("flymq-pipelines")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flymq.client.sync.client import FlyMQClient
-from flymq.spark.json_shape import infer_fields, quoted
+from flymq.spark.json_schema import infer_fields, quoted
 
 SAMPLE_RECORDS = 1_000
 _SAMPLE_BYTES = 1 << 20

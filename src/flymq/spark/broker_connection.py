@@ -20,7 +20,7 @@ from flymq.client.sync.loop import LoopThread
 T = TypeVar("T")
 
 
-class Link:
+class BrokerConnection:
     """Blocking calls to one cluster."""
 
     def __init__(self, config: ConnectionConfig, *, expects_broker: bool) -> None:
@@ -37,19 +37,19 @@ class Link:
         return self._loop.start(work)
 
 
-_links: dict[tuple[ConnectionConfig, bool], Link] = {}
+_connections: dict[tuple[ConnectionConfig, bool], BrokerConnection] = {}
 
 
-def link_to(config: ConnectionConfig, *, expects_broker: bool = False) -> Link:
-    """Return this process's link to a cluster.
+def connect(config: ConnectionConfig, *, expects_broker: bool = False) -> BrokerConnection:
+    """Return this process's connection to a cluster.
 
     A task `expects_broker`: the query was planned with it a moment ago, so if it is not there it restarts, and the task
     waits for it. Whoever plans the first time is told at once that the address is wrong.
     """
-    link = _links.get((config, expects_broker))
-    if link is None:
-        link = _links[config, expects_broker] = Link(config, expects_broker=expects_broker)
-    return link
+    connection = _connections.get((config, expects_broker))
+    if connection is None:
+        connection = _connections[config, expects_broker] = BrokerConnection(config, expects_broker=expects_broker)
+    return connection
 
 
-os.register_at_fork(after_in_child=_links.clear)
+os.register_at_fork(after_in_child=_connections.clear)

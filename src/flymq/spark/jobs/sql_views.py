@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flymq.model.errors import InvalidPipeline
-from flymq.spark.jobs.failures import first_sentence
+from flymq.spark.error_messages import first_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

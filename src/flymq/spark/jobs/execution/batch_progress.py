@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flymq.spark.jobs.folder import Progress
+from flymq.spark.jobs.execution.pipeline_state import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress

@@ -12,10 +12,10 @@ import msgspec
 
 from flymq.host.clock import SystemClock
 from flymq.spark.archive.broker_state import OWN_GROUPS
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.jobs.folder import PipelineFolder, Progress, State
-from flymq.spark.jobs.measure import CountRecords, Measure, records_read
+from flymq.spark.jobs.execution.batch_progress import CountRecords, Measure, records_read
+from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Progress, State
 from flymq.spark.session import LOCAL_MASTER, open_session
 
 if TYPE_CHECKING:
