@@ -1,7 +1,7 @@
-"""The way to the brokers from a process of Spark: one connection to each broker for all its tasks, kept between them.
+"""The connections of a Spark process to the brokers: one per broker, shared by all tasks and kept between them.
 
-Spark makes readers and writers anew for every query and every micro-batch, and sends them around; what is open stays
-here, by the settings it was opened with. A worker process lives for many tasks and ends without a word.
+Spark creates readers and writers for every query and every micro-batch, and pickles them; open connections are cached
+here, by their settings. A worker process runs many tasks and exits without notice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BrokerConnection:
         return self._loop.run(work)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin with a coroutine and do something else meanwhile."""
+        """Start a coroutine without waiting for its result."""
         return self._loop.start(work)
 
 
@@ -43,8 +43,8 @@ _connections: dict[tuple[ConnectionConfig, bool], BrokerConnection] = {}
 def connect(config: ConnectionConfig, *, expects_broker: bool = False) -> BrokerConnection:
     """Return this process's connection to a cluster.
 
-    A task `expects_broker`: the query was planned with it a moment ago, so if it is not there it restarts, and the task
-    waits for it. Whoever plans the first time is told at once that the address is wrong.
+    A task sets `expects_broker`: the query was just planned with the broker, so if it is unreachable it is restarting,
+    and the task waits for it. The first planning of a query does not: a wrong address fails at once.
     """
     connection = _connections.get((config, expects_broker))
     if connection is None:

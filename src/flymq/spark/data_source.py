@@ -1,7 +1,7 @@
-"""The format "flymq" of Spark: what `spark.read`, `spark.readStream`, `df.write` and `df.writeStream` ask for.
+"""The Spark data source "flymq", for `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`.
 
-Spark makes these objects in processes of its own, pickles them and sends them to tasks, so they hold options and
-nothing that is open.
+Spark creates these objects in its own processes, pickles them and sends them to tasks, so they hold options and no open
+connections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flymq.spark.source.stream_reader import StreamReader
 
 
 class FlyMQDataSource(DataSource):
-    """Topics as tables."""
+    """The data source "flymq" (Python Data Source API)."""
 
     @classmethod
     def name(cls) -> str:

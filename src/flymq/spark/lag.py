@@ -1,9 +1,9 @@
-"""A listener that lets the broker know how far every query of a session has come, under the query's name.
+"""A listener that commits the offsets of every streaming query of a session, so that monitoring shows its lag.
 
     spark.streams.addListener(LagListener("localhost:9092"))
 
-The option `groupId` does the same for one query, but learns that a micro-batch is done only when the next one is
-planned. A query that runs once an hour shows its lag in time with this listener.
+The option `groupId` does the same for one query, but commits a micro-batch only when the next one is planned. With this
+listener a query that runs once an hour shows its lag in time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from flymq.spark.source.offsets import Offsets, from_spark
 
 
 class LagListener(StreamingQueryListener):
-    """Commits the end of every micro-batch for the group `<prefix>-<name of the query, or its id>`."""
+    """Commits the end offsets of every micro-batch for the group `<prefix>-<name of the query, or its id>`."""
 
     def __init__(self, bootstrap_servers: str | None = None, *, prefix: str = "spark", **options: Any) -> None:
         self._options = ConnectionOptions(bootstrap_servers=bootstrap_servers, **options)
@@ -52,7 +52,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _offsets(text: str) -> Offsets:
-    """Return the offsets of one of our sources; nothing for those of another kind."""
+    """Return the offsets of a FlyMQ source; empty for any other source."""
     try:
         return from_spark(json.loads(text))
     except (TypeError, ValueError, AttributeError):

@@ -172,7 +172,7 @@ def test_a_topic_that_is_not_there_is_named(root: Path, run_job: RunJob) -> None
         run_job(archive_of("nowhere", root))
     error = failure_of(caught.value)
     assert isinstance(error, TopicNotFound)
-    assert error.message == "there is no topic 'nowhere' to read"
+    assert error.message == "the topic 'nowhere' does not exist"
     assert "flymq topic create" in error.hint
 
 

@@ -134,8 +134,8 @@ def test_a_job_that_fails_says_why_in_two_lines(start: Start, tmp_path: Path, pi
     assert process.wait(PATIENCE_S) == 1
     said = (tmp_path / "output").read_text().splitlines()
     assert said[-2:] == [
-        "flymq: there is no topic 'nowhere' to read",
+        "flymq: the topic 'nowhere' does not exist",
         "Try: Create it with `flymq topic create NAME`, or enable `topics.auto_create`.",
     ]
     progress = pipelines.get("archive-nowhere").progress()
-    assert (progress.state, progress.error) == (State.FAILED, "there is no topic 'nowhere' to read")
+    assert (progress.state, progress.error) == (State.FAILED, "the topic 'nowhere' does not exist")

@@ -141,7 +141,7 @@ def test_windows_go_to_parquet_each_once(
 
 
 def test_an_aggregate_without_a_place_to_go_is_refused(topic: str, run_job: RunJob) -> None:
-    with pytest.raises(InvalidPipeline, match="to a topic or to Parquet"):
+    with pytest.raises(InvalidPipeline, match="a topic or Parquet"):
         run_job(aggregate_of(topic))
 
 

@@ -1,4 +1,4 @@
-"""Fetch a range of a partition and write it as a piece: the work of one task, with or without Spark."""
+"""Fetch a range of a partition and write it as a piece: the work of one task, in Spark or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCH_BYTES = 8 << 20
 
 
 def archive_range(root: Path, options: ReadOptions, range_: OffsetRange, attempt: str) -> Piece:
-    """Write the records of a range into the archive's folder; they belong to it once a manifest names the piece."""
+    """Write the records of a range into the archive's directory; they become part of it with a manifest."""
     piece = Piece(range_.topic, range_.partition, range_.start, range_.end)
     return write_piece(root, piece, attempt, _batches(options, range_))
 

@@ -1,4 +1,4 @@
-"""Make a backup: note how the broker is set, then archive every topic up to its end."""
+"""Create a backup: read the state of the broker, then archive every topic up to its end."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 def create_backup(
     spark: SparkSession, root: Path, broker: Connection, on_progress: OnProgress = lambda _: None
 ) -> Backup:
-    """Back up the whole broker into a new folder.
+    """Back up the whole broker into a new directory.
 
-    The groups are noted first: what they have read by then is in the backup, whatever is written meanwhile.
+    Committed offsets are read first: the records before them are then in the backup, whatever is written meanwhile.
     """
     if root.exists():
-        raise BackupExists(f"{root} is there already")
+        raise BackupExists(f"{root} already exists")
     created_ms = SystemClock().now_ms()
     connection = connect(parse_write_options(broker.options()).connection())
     names = [topic.name for topic in connection.run(connection.admin.list_topics())]
@@ -56,7 +56,7 @@ def create_backup(
 
 
 def run_job(spark: SparkSession, job: Job, on_progress: OnProgress) -> str:
-    """Run a job to its end, with no state that outlives it; return what it has to say."""
+    """Run a job to completion, without persistent state; return its notes."""
     with tempfile.TemporaryDirectory(prefix="flymq-backup-") as state:
         folder = Pipelines(Path(state)).keep("backup", job)
         run_in_session(spark, folder, job, threading.Event(), on_progress)

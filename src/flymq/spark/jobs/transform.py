@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TransformJob(SqlJob, frozen=True, kw_only=True, tag="transform", omit_defaults=True):
-    """Write what a query makes of a topic's records to another topic."""
+    """Write the result of a SQL query over a topic to another topic."""
 
     to: str
     sql: str

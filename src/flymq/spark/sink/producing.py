@@ -1,7 +1,7 @@
-"""Write the rows of a task to the leaders of their partitions, the next ones while the last are on their way.
+"""Write the rows of a task to the partition leaders, encoding the next ones while the last are in flight.
 
-One request is on its way at a time. Batches carry the sequence numbers of a producer of the task's own, so the broker
-recognises what is sent again after a lost answer.
+One request is in flight at a time. Batches have the sequence numbers of the task's own producer id, so that the broker
+recognises duplicates after a lost response.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from flymq.wire.native.messages.transactions import (
 
 _REQUEST_BYTES_MAX = 4 << 20
 _REQUEST_BATCHES_MAX = 5
-"""For one partition: a broker recognises so many batches of a producer when they come again."""
+"""Per partition: a broker recognises as duplicates this many of the last batches of a producer."""
 
 
 class Parcel(NamedTuple):
-    """A record batch on its way to a partition."""
+    """A record batch to be sent to a partition."""
 
     name: TopicPartition
     batch: Buffer
 
 
 class AttemptProducer:
-    """Writes record batches within a transaction, or without one if it has no id."""
+    """Writes record batches in a transaction, or without one if it has no transactional id."""
 
     def __init__(
         self, connection: BrokerConnection, options: WriteOptions, *, transactional_id: str, first_turn: int
@@ -63,7 +63,7 @@ class AttemptProducer:
         self.row_count = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows; what was written before may still be on its way."""
+        """Write rows; earlier ones may still be in flight."""
         if not rows.num_rows:
             return
         if self.identity is None:
@@ -81,12 +81,12 @@ class AttemptProducer:
         self.row_count += rows.num_rows
 
     def finish(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         self._send()
         self._wait()
 
     def abort(self) -> None:
-        """Drop what was written, as far as the broker can be reached: otherwise it does so by itself in time."""
+        """Abort the transaction; if the broker cannot be reached, it aborts it by its timeout."""
         if self._sending is not None:
             self._sending.cancel()
         if self.identity is None or not self._transactional_id:
@@ -135,7 +135,7 @@ class AttemptProducer:
 
 
 async def _send_all(cluster: Cluster, request: ProduceBatch, parcels: Sequence[Parcel]) -> None:
-    """Send until all is written. Parcels of one partition stay in order: the rest waits behind one that fails."""
+    """Send until everything is written. Batches of one partition stay in order: the rest waits behind a failed one."""
     left = list(parcels)
 
     async def attempt() -> None:

@@ -1,4 +1,4 @@
-"""What tasks of a batch and of a stream do alike: read a range of offsets into record batches."""
+"""Read an offset range in a task of a batch or a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flymq.spark.source.planning import OffsetRange
 
 
 def read_range(options: ReadOptions, schema: StructType, range_: OffsetRange | None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range; nothing for the one empty task that Spark makes when there is no range at all."""
+    """Yield the records of a range; nothing for the empty task that Spark creates when there are no ranges."""
     if range_ is None:
         return
     with hints_in_errors():
