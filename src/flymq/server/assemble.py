@@ -45,9 +45,9 @@ from flymq.host.tasks import Tasks
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
 from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, GroupsSettings, TlsSettings
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
-from flymq.server.timed_threads import TimedThreads
+from flymq.server.monitoring.fsync_timing import TimedThreads
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
@@ -81,7 +81,7 @@ class Server:
         self._flush_threads = TimedThreads(host.new_threads("flush", 1))
         self._undo = AsyncExitStack()
         self._shared = _shared(config, host.clock)
-        self.observation = Observation(
+        self.observation = Monitor(
             config.broker.id, self._shared, self._flush_threads.durations, host.disk, self._data_dir
         )
         self._rest = _rest(config, self._shared, self.observation, host.entropy)

@@ -24,8 +24,8 @@ from flymq.host.clock import ManualClock
 from flymq.host.disk import SystemDisk
 from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors
 from flymq.model.histogram import Histogram
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
 from flymq.wire.first_bytes import Speaks
 
 
@@ -35,7 +35,7 @@ def starting(tmp_path: Path) -> httpx.AsyncClient:
     shared = SharedByConnections(
         ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
     )
-    observation = Observation(7, shared, Histogram(), SystemDisk(), tmp_path)
+    observation = Monitor(7, shared, Histogram(), SystemDisk(), tmp_path)
     rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 

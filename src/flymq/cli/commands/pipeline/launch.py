@@ -19,7 +19,7 @@ from flymq.cli.output import note, show
 from flymq.model.errors import PipelineFailed
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder, Pipelines, Progress
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Pipelines, Progress
     from flymq.spark.jobs.job import Job
 
 _LOOK_EVERY_S = 0.1
@@ -81,7 +81,7 @@ def endless_options(every: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 def start(job: Job, running: RunningOptions) -> None:
     """Keep the job under its name and run it."""
-    from flymq.spark.jobs.folder import Pipelines
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
     from flymq.spark.session import spark_version
 
     spark_version()
@@ -96,7 +96,7 @@ def start(job: Job, running: RunningOptions) -> None:
 def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
     """Return a job that reads JSON with the fields it is to know: those it began with, or those that are there now."""
     from flymq.spark.jobs.job import SqlJob
-    from flymq.spark.samples import infer_schema
+    from flymq.spark.sampling import infer_schema
 
     if not isinstance(job, SqlJob) or job.schema is not None:
         return job
@@ -110,7 +110,7 @@ def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
 
 def run_here(folder: PipelineFolder) -> None:
     """Run a pipeline in this process, and show how far it is."""
-    from flymq.spark.jobs.running import run_pipeline
+    from flymq.spark.jobs.execution.runner import run_pipeline
 
     note(f"Pipeline {folder.name}: starting Spark. Ctrl-C stops it in good order.")
     display = _Display(folder.name)
@@ -124,7 +124,7 @@ def run_here(folder: PipelineFolder) -> None:
 
 def _run_in_background(folder: PipelineFolder) -> None:
     """Start another process for the pipeline, and return when it runs or has failed to."""
-    from flymq.spark.jobs.folder import State
+    from flymq.spark.jobs.execution.pipeline_state import State
 
     command = [sys.executable, "-m", "flymq", "pipeline", "resume", folder.name, "--state-dir", str(folder.path.parent)]
     before = folder.progress()

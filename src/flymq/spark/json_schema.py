@@ -1,7 +1,7 @@
-"""Infer from a sample of JSON values which columns they have. Pure: bytes in, types in Spark's DDL out.
+"""Infer a schema from a sample of JSON values. Pure: bytes in, column types in Spark's DDL out.
 
-Where two values disagree, the wider type wins: a whole number becomes a fraction, and anything else becomes text, which
-Spark fills with the JSON as it stands. A field that some values lack is null there.
+Where the types of two values differ, the wider one is used: an integer and a fraction become a double, anything else
+becomes a string, which Spark fills with the raw JSON. A field that a value lacks is null.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 Shape: TypeAlias = "str | dict[str, Shape] | list[Shape] | None"
-"""A type by its name, a struct by its fields, an array by what it holds; None before anything but null was seen."""
+"""A type by its name, a struct by its fields, an array by its element type; None if only null was seen."""
 
 _LONG = range(-(1 << 63), 1 << 63)
 _OBJECTS_MIN = 0.5
@@ -21,7 +21,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def infer_fields(values: Iterable[bytes]) -> dict[str, str]:
-    """Return the names and types of the fields of these values; none if fewer than half of them are JSON objects."""
+    """Return the names and types of the fields of these values; empty if less than half of them are JSON objects."""
     seen = [_parsed(value) for value in values]
     objects = [value for value in seen if isinstance(value, dict)]
     if not objects or len(objects) < len(seen) * _OBJECTS_MIN:
@@ -56,7 +56,7 @@ def _shape_of(value: object) -> Shape:
 
 
 def _wider(one: Shape, other: Shape) -> Shape:
-    """Return what holds values of both."""
+    """Return the type that can hold values of both."""
     if one is None or other is None or one == other:
         return other if one is None else one
     if isinstance(one, dict) and isinstance(other, dict):
@@ -76,11 +76,11 @@ def _ddl(shape: Shape) -> str:
 
 
 def _fields(shape: dict[str, Shape]) -> dict[str, str]:
-    """Return a struct's fields. Spark does not tell apart names that differ in case only: the first one stays."""
+    """Return a struct's fields. Spark ignores case: of two names that differ only in case, the first is kept."""
     first = {name.casefold(): name for name in reversed(shape) if name}
     return {name: _ddl(shape[name]) for name in shape if first.get(name.casefold()) == name}
 
 
 def quoted(name: str) -> str:
-    """Return a name as it stands in SQL whatever is in it."""
+    """Return a name quoted for SQL."""
     return "`" + name.replace("`", "``") + "`"

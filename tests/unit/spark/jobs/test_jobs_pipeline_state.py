@@ -16,7 +16,7 @@ from flymq.model.errors import (
 )
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.folder import PipelineFolder, Pipelines, Progress, State
+from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Pipelines, Progress, State
 from flymq.spark.jobs.job import Job
 from flymq.spark.jobs.mirror import MirrorJob
 from flymq.spark.jobs.restore import RestoreJob, Selection

@@ -1,6 +1,6 @@
-"""How late the event loop is: the time between the moment something was due and the moment it ran.
+"""Event loop lag: the time between when a callback was due and when it ran.
 
-Everything a broker does for its clients waits for its turn in the loop, so this is what all of them feel.
+Every request waits for the event loop, so this delay is part of every client's latency.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _INTERVAL_S = 0.1
 
 
 class LoopLag:
-    """Looks ten times a second."""
+    """Measures the lag ten times a second."""
 
     def __init__(self) -> None:
         self.histogram = Histogram()

@@ -1,4 +1,4 @@
-"""What the server knows about itself, for those who ask over HTTP."""
+"""The broker's own state, for the HTTP endpoints of health, metrics and diagnosis."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flymq.host.disk import Disk
 from flymq.host.tasks import Tasks
 from flymq.model.errors import BrokerStarting
 from flymq.model.histogram import Histogram
-from flymq.server.diagnosis import INTERVAL_S, Samples
-from flymq.server.health import Phase, describe_health
-from flymq.server.loop_lag import LoopLag
-from flymq.server.metrics import Measured, broker_page, detailed_page
+from flymq.server.monitoring.diagnosis import INTERVAL_S, Samples
+from flymq.server.monitoring.health import Phase, describe_health
+from flymq.server.monitoring.loop_lag import LoopLag
+from flymq.server.monitoring.metrics import Measured, broker_page, detailed_page
 
 
-class Observation:
-    """Watches one broker, from before it reads its disk on."""
+class Monitor:
+    """Monitors one broker, from process start on."""
 
     def __init__(
         self, broker_id: int, shared: SharedByConnections, fsync: Histogram, disk: Disk, data_dir: Path
@@ -43,7 +43,7 @@ class Observation:
         tasks.spawn("loop lag", self._loop_lag.run())
 
     def serve(self, broker: Broker, tasks: Tasks) -> None:
-        """The broker is recovered and listens."""
+        """Start sampling: the broker has recovered its logs and accepts connections."""
         self._measured = Measured(
             broker,
             self.listeners,
@@ -65,10 +65,10 @@ class Observation:
 
     @property
     def broker(self) -> Broker | None:
-        """The broker, once it serves."""
+        """The broker, or None while it starts."""
         return None if self._measured is None else self._measured.broker
 
-    # --- what is asked
+    # --- the endpoints
 
     @property
     def is_started(self) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flymq.spark.json_shape import infer_fields, quoted
+from flymq.spark.json_schema import infer_fields, quoted
 
 
 def test_fields_become_columns_in_the_order_they_were_seen():

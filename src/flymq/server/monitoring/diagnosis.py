@@ -1,7 +1,7 @@
-"""Name what limits the broker now, from two looks at its metrics.
+"""Find the current bottlenecks of the broker, from two samples of its metrics.
 
-`diagnose` is arithmetic on two samples, so that every judgement can be tested by itself. The limits are rules of thumb,
-said here once; docs/how-to/monitoring.md explains them.
+`diagnose` is a pure function of two samples, so that every rule can be tested by itself. The thresholds are rules of
+thumb, set here only; docs/how-to/monitoring.md explains them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flymq.gateways.rest.shapes import Diagnosis, Limitation
 from flymq.gateways.turns import Turns
 from flymq.host.process import thread_cpu_s
 from flymq.model.names import TopicPartition
-from flymq.server.metrics import Measured
+from flymq.server.monitoring.metrics import Measured
 
 INTERVAL_S = 5.0
 SAMPLES = 12  # a minute
@@ -32,19 +32,19 @@ _DISK_FREE_SHARE = 0.1
 @dataclass(slots=True)
 class GroupSample:
     records: int
-    """How many it has yet to read."""
+    """Lag in records."""
     age_s: float
-    """Of the oldest of them."""
+    """Lag in time: age of the oldest unread record."""
     members: int
 
 
 @dataclass(slots=True)
 class Sample:
-    """The metrics that tell limits, at one moment."""
+    """The metrics that show bottlenecks, at one point in time."""
 
     at_s: float
     loop_cpu_s: float = 0.0
-    """Processor time of the loop's thread so far."""
+    """CPU time of the event loop's thread so far."""
     lag_sum_s: float = 0.0
     lag_count: int = 0
     fsync_sum_s: float = 0.0
@@ -56,14 +56,14 @@ class Sample:
 
 
 class Samples:
-    """The last minute."""
+    """The samples of the last minute."""
 
     def __init__(self, measured: Measured) -> None:
         self._measured = measured
         self._kept: deque[Sample] = deque(maxlen=SAMPLES)
 
     async def take(self) -> Sample:
-        """Keep what can be seen now. Runs in the loop's thread: it takes that thread's processor time."""
+        """Take a sample and keep it. Runs in the event loop's thread, whose CPU time it reads."""
         self._kept.append(await take_sample(self._measured))
         return self._kept[-1]
 
@@ -74,7 +74,7 @@ class Samples:
 
 
 async def take_sample(measured: Measured) -> Sample:
-    """Look at everything, a few milliseconds at a time where there is much of it."""
+    """Take a sample, yielding to the event loop every few milliseconds."""
     broker, turns = measured.broker, Turns()
     space = measured.disk.space(measured.data_dir)
     sample = Sample(
@@ -104,7 +104,7 @@ async def take_sample(measured: Measured) -> Sample:
 
 
 def diagnose(now: Sample, before: Sample) -> list[Limitation]:
-    """Return what limits the broker, worst first."""
+    """Return the bottlenecks of the broker, worst first."""
     found = [
         *_event_loop(now, before),
         *_disk(now, before),
@@ -123,12 +123,14 @@ def _event_loop(now: Sample, before: Sample) -> list[Limitation]:
     looks = now.lag_count - before.lag_count
     late_s = (now.lag_sum_s - before.lag_sum_s) / looks if looks else 0.0
     if busy >= _BUSY_SHARE:
-        text = f"the event loop works {busy:.0%} of the time, and a broker has one"
-        advice = "Let clients send larger batches (linger_ms, batch_bytes), or spread topics over more brokers."
+        text = f"the event loop is busy {busy:.0%} of the time, and a broker uses one core"
+        advice = (
+            "Configure larger batches in the producers (linger_ms, batch_bytes), or spread topics over more brokers."
+        )
         return [Limitation("event_loop", "high", text, advice, round(busy, 3))]
     if late_s >= _LAG_S:
-        text = f"the event loop is {late_s * 1000:.0f} ms late on average, though it works only {busy:.0%} of the time"
-        advice = "Something else uses this machine's processor, or its memory is swapped out: look with top."
+        text = f"the event loop lags {late_s * 1000:.0f} ms on average, though it is busy only {busy:.0%} of the time"
+        advice = "Another process uses the CPU of this machine, or the broker is swapped out: check with top."
         return [Limitation("event_loop", "high", text, advice, round(late_s, 4))]
     return []
 
@@ -140,12 +142,14 @@ def _disk(now: Sample, before: Sample) -> list[Limitation]:
     share = spent_s / elapsed_s if elapsed_s >= 1 else 0.0
     mean_s = spent_s / rounds if rounds else 0.0
     if share >= _FSYNC_SHARE or mean_s >= _FSYNC_S:
-        text = f"fsync takes {mean_s * 1000:.1f} ms and is under way {min(share, 1):.0%} of the time"
-        advice = "Use a faster disk, acks=leader where a machine's end may lose the last moment, or more in one batch."
+        text = f"fsync takes {mean_s * 1000:.1f} ms and runs {min(share, 1):.0%} of the time"
+        advice = "Use a faster disk, larger batches, or acks=leader where a machine crash may lose the last records."
         found.append(Limitation("disk", "high", text, advice, round(mean_s, 4)))
     if now.disk_free_share < _DISK_FREE_SHARE:
         text = f"{now.disk_free_share:.0%} of the disk is free"
-        advice = "Lower retention.ms or retention.bytes of large topics, or make room: a full disk refuses writes."
+        advice = (
+            "Lower retention.ms or retention.bytes of large topics, or free disk space: writes to a full disk fail."
+        )
         found.append(Limitation("disk_space", "high", text, advice, round(now.disk_free_share, 3)))
     return found
 
@@ -153,8 +157,8 @@ def _disk(now: Sample, before: Sample) -> list[Limitation]:
 def _memory(now: Sample) -> list[Limitation]:
     if now.buffer_share < _BUFFER_SHARE:
         return []
-    text = f"unfinished requests and unsent answers take {now.buffer_share:.0%} of the memory allowed for them"
-    advice = "Clients read slowly or send much at once: raise limits.buffer_bytes_max, or let them take less."
+    text = f"requests in flight and unsent responses use {now.buffer_share:.0%} of limits.buffer_bytes_max"
+    advice = "Clients read slowly or send large requests: raise limits.buffer_bytes_max, or lower their fetch sizes."
     return [Limitation("buffers", "high", text, advice, round(now.buffer_share, 3))]
 
 
@@ -172,8 +176,8 @@ def _hot_partitions(now: Sample, before: Sample) -> list[Limitation]:
         most, hottest = max(counts)
         if len(counts) < 2 or total < _HOT_RECORDS_PER_S * elapsed_s or most < _HOT_SHARE * total:
             continue
-        text = f"{hottest} takes {most / total:.0%} of what is written to {topic}, which has {len(counts)} partitions"
-        advice = "Most records have the same key, or one is named: use keys that are spread better, or none."
+        text = f"{hottest} receives {most / total:.0%} of the records of {topic}, which has {len(counts)} partitions"
+        advice = "Most records have the same key or an explicit partition: use keys that spread better, or no key."
         found.append(Limitation("hot_partition", "medium", text, advice, round(most / total, 3)))
     return found
 
@@ -183,13 +187,11 @@ def _slow_consumers(now: Sample, before: Sample) -> list[Limitation]:
     for name, group in now.groups.items():
         earlier = before.groups.get(name)
         if earlier is None or group.age_s < _CONSUMER_LAG_S or group.records < earlier.records:
-            continue  # it is new, near enough, or catches up
+            continue  # new, nearly caught up, or catching up
         text = f"the group {name!r} is {group.age_s:.0f} s and {group.records} records behind, and does not catch up"
-        advice = "Its members take too long for each record: add members, up to one for each partition."
+        advice = "Its members are too slow: add members, up to one per partition."
         if not group.members:
-            text = (
-                f"nobody reads for the group {name!r}, which is {group.age_s:.0f} s and {group.records} records behind"
-            )
-            advice = f"Start its consumers, or forget it: flymq group delete {name}"
+            text = f"the group {name!r} has no members and is {group.age_s:.0f} s and {group.records} records behind"
+            advice = f"Start its consumers, or delete the group: flymq group delete {name}"
         found.append(Limitation("slow_consumer", "medium", text, advice, round(group.age_s, 1)))
     return found

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flymq.model.errors import BrokerUnavailable, FlyMQError, TopicNotFound
-from flymq.spark.jobs.folder import PipelineFolder, Progress, State
+from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Progress, State
+from flymq.spark.jobs.execution.runner import Run, keep_running
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.running import Run, keep_running
 
 
 class Scripted(Job, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Threads whose work is timed: those that wait for the disk, so that monitoring knows how long fsync takes."""
+"""Measure how long fsync takes, by timing the work of the threads that call it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class TimedThreads:
-    """Passes work on, and takes the time from asking to the answer: what a client waits for."""
+    """Runs work in other threads, and measures the time until its result arrives: what a client waits for."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads

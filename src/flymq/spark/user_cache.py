@@ -1,7 +1,7 @@
-"""Small folders that are generated once for each user and shared by all processes of that user.
+"""Small generated directories, cached per user and shared by all processes of that user.
 
-A folder is named after its content, so it never changes: whoever needs it first makes it aside and renames it, and
-a second process that does the same at the same moment finds the name taken by the very same files.
+A directory is named after its content, so it never changes: the first process that needs it creates it under a
+temporary name and renames it. A second process that does so at the same time finds a directory with the same files.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 
 
 def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where this user's caches of FlyMQ are, as the XDG rules say."""
+    """Return FlyMQ's cache directory of this user, as the XDG specification says."""
     given = environ.get("XDG_CACHE_HOME", "")
     base = Path(given) if Path(given).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
     return base / "flymq"
 
 
 def keep_folder(name: str, files: Mapping[str, str], *, root: Path | None = None) -> Path:
-    """Return the folder with these text files, by their paths within it; make it if need be. Those in bin/ can run."""
+    """Return the directory with these text files, by relative path; create it if needed. bin/ is executable."""
     root = root or cache_root()
     digest = hashlib.sha256("\0".join(f"{path}\0{text}" for path, text in files.items()).encode()).hexdigest()
     folder = root / f"{name}-{digest[:16]}"
@@ -44,13 +44,13 @@ def keep_folder(name: str, files: Mapping[str, str], *, root: Path | None = None
 
 
 def _put(aside: Path, folder: Path, files: Mapping[str, str]) -> None:
-    """Give the folder its name; one that is there and whole was put there by somebody just now."""
+    """Rename the directory to its final name; a complete one with that name was just created by another process."""
     try:
         aside.rename(folder)
     except OSError:
         if _holds(folder, files):
             return
-        for path in files:  # somebody removed or changed a file of it: mend it, one file in one step
+        for path in files:  # a file was removed or modified: replace it atomically
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (aside / path).replace(folder / path)
 

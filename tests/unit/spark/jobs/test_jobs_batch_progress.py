@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from flymq.spark.jobs.folder import Progress
-from flymq.spark.jobs.measure import Measure, records_read
+from flymq.spark.jobs.execution.batch_progress import Measure, records_read
+from flymq.spark.jobs.execution.pipeline_state import Progress
 
 
 def report(batch: int, start: int | None, end: int, latest: int | None = None, *, rows: int = 0) -> Any:

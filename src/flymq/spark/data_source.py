@@ -1,7 +1,7 @@
-"""The format "flymq" of Spark: what `spark.read`, `spark.readStream`, `df.write` and `df.writeStream` ask for.
+"""The Spark data source "flymq", for `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`.
 
-Spark makes these objects in processes of its own, pickles them and sends them to tasks, so they hold options and
-nothing that is open.
+Spark creates these objects in its own processes, pickles them and sends them to tasks, so they hold options and no open
+connections.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import parse_read_options, parse_write_options
 from flymq.spark.sink.writers import BatchWriter, StreamWriter
 from flymq.spark.source.batch_reader import BatchReader, FilteringBatchReader
 from flymq.spark.source.columns import check_schema, full_schema
 from flymq.spark.source.stream_reader import StreamReader
-from flymq.spark.wording import hints_in_errors
 
 
 class FlyMQDataSource(DataSource):
-    """Topics as tables."""
+    """The data source "flymq" (Python Data Source API)."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,11 +1,11 @@
-"""Where pipelines are kept: a folder each, with what it does, who runs it, how far it is, and Spark's checkpoint.
+"""The state of pipelines on disk: a directory for each, with its job, lock, progress, log and Spark checkpoint.
 
 STATE/<name>/
-├─ job.json         what was asked for
-├─ running          held by the process that runs it, with its id
-├─ progress.json    how far it is, replaced as it goes on
-├─ log              what a pipeline in the background says
-└─ checkpoint/      Spark's: a job that was killed goes on from here
+├─ job.json         the job and its options
+├─ running          lock of the process that runs it, with its pid
+├─ progress.json    progress, replaced as the job runs
+├─ log              output of a pipeline in the background
+└─ checkpoint/      Spark's checkpoint: a job that was killed continues from here
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from flymq.model.errors import (
     PipelineNotRunning,
     PipelineRunning,
 )
+from flymq.spark.jobs.all_jobs import AnyJob
 from flymq.spark.jobs.job import Job
 from flymq.spark.jobs.restore import RESTORE_START
-from flymq.spark.jobs.table import AnyJob
 
 DEFAULT_STATE_DIR = Path("flymq-pipelines")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -42,32 +42,32 @@ _RUNNING = "running"
 
 
 class State(StrEnum):
-    """What a pipeline is about."""
+    """The state of a pipeline."""
 
     NEW = "new"
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"
-    """For something that passes by itself, such as a broker that cannot be reached."""
+    """It waits to retry after a retriable error, such as an unreachable broker."""
     DONE = "done"
     STOPPED = "stopped"
     FAILED = "failed"
     KILLED = "killed"
-    """It was running, and its process is gone without a word."""
+    """It was running, and its process has died."""
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a pipeline is."""
+    """The progress of a pipeline."""
 
     state: State = State.NEW
     batches: int = 0
     records: int = 0
-    """Records read since the pipeline was made; those of a batch that was repeated count once."""
+    """Records read since the pipeline was created; those of a repeated batch count once."""
     records_per_s: float = 0
     behind: int | None = None
-    """Records that are there and not read yet; None while nobody knows."""
+    """Records not read yet; None if unknown."""
     note: str = ""
-    """What the job itself has to say, such as how much a dry run would restore."""
+    """A note of the job, such as what a dry run would restore."""
     error: str = ""
     hint: str = ""
     updated_ms: int = 0
@@ -94,27 +94,28 @@ class PipelineFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something to go on with, or somebody is about to begin."""
+        """Whether the pipeline has started, or is about to."""
         return self.has_batches or self.pid() is not None
 
     @property
     def has_batches(self) -> bool:
-        """Whether a batch was planned, or what a restore has in its place."""
+        """Whether a batch was planned, or the equivalent for a restore."""
         planned = (self.checkpoint / "offsets").glob("[0-9]*")
         return any(planned) or (self.checkpoint / RESTORE_START).exists()
 
     def job(self) -> Job:
-        """Return what the pipeline does."""
+        """Return the job of the pipeline."""
         try:
             job: Job = msgspec.json.decode(self._disk.read(self.path / _JOB), type=AnyJob)
         except msgspec.MsgspecError as fault:
             raise InvalidPipeline(
-                f"{self.path / _JOB} cannot be read: {fault}", hint="It was changed, or written by a newer FlyMQ."
+                f"{self.path / _JOB} cannot be read: {fault}",
+                hint="It was modified, or written by a newer version of FlyMQ.",
             ) from fault
         return job
 
     def progress(self) -> Progress:
-        """Return how far the pipeline is, as of its last word or of its silence."""
+        """Return the progress of the pipeline, as last reported; killed if its process no longer runs."""
         path = self.path / _PROGRESS
         if not path.exists():
             return Progress()
@@ -128,18 +129,18 @@ class PipelineFolder:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Be the one process that runs the pipeline, for a `with` block."""
+        """Hold the lock of the pipeline for a `with` block."""
         try:
             lock = self._disk.lock(self.path / _RUNNING)
         except DirectoryLocked:
-            raise PipelineRunning(f"the pipeline {self.name} runs already, as process {self.pid()}") from None
+            raise PipelineRunning(f"the pipeline {self.name} is already running as process {self.pid()}") from None
         try:
             yield
         finally:
             lock.release()
 
     def pid(self) -> int | None:
-        """Return the process that runs the pipeline; None if nobody does."""
+        """Return the pid of the process that runs the pipeline; None if it is not running."""
         try:
             fd = os.open(self.path / _RUNNING, os.O_RDONLY)
         except FileNotFoundError:
@@ -153,22 +154,22 @@ class PipelineFolder:
         return None
 
     def running_pid(self) -> int:
-        """Return the process that runs the pipeline, or raise PipelineNotRunning."""
+        """Return the pid of the process that runs the pipeline, or raise PipelineNotRunning."""
         pid = self.pid()
         if pid is None:
-            raise PipelineNotRunning(f"the pipeline {self.name} does not run")
+            raise PipelineNotRunning(f"the pipeline {self.name} is not running")
         return pid
 
 
 class Pipelines:
-    """All pipelines of a state folder."""
+    """All pipelines of a state directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._disk = SystemDisk()
 
     def all(self) -> list[PipelineFolder]:
-        """Return the pipelines in the order of their names."""
+        """Return the pipelines, sorted by name."""
         return [self._folder(name) for name in self._disk.list(self.path) if (self.path / name / _JOB).exists()]
 
     def get(self, name: str) -> PipelineFolder:
@@ -177,24 +178,24 @@ class Pipelines:
         return self._folder(name)
 
     def keep(self, name: str, job: Job) -> PipelineFolder:
-        """Return the pipeline of this name that does this job; make it if there is none.
+        """Return the pipeline with this name and job; create it if there is none.
 
-        One that has begun goes on where it was, so it must be the same job; how long it runs and how often it looks for
-        new records may change.
+        A pipeline that has started continues where it stopped, so it must be the same job; only `once` and the trigger
+        interval may change.
         """
         if not _NAME.match(name):
             raise InvalidPipeline(
-                f"a pipeline cannot be named {name!r}", hint="Use letters, digits, '.', '_' and '-', 100 at most."
+                f"{name!r} is not a valid pipeline name", hint="Use up to 100 letters, digits, '.', '_' and '-'."
             )
         folder = self._folder(name)
         if folder.has_begun and _essence(folder.job()) != _essence(job):
-            raise PipelineDiffers(f"the pipeline {name} exists and does something else")
+            raise PipelineDiffers(f"the pipeline {name} exists and has other options")
         self._disk.make_directory(folder.path)
         replace_file(self._disk, folder.path / _JOB, msgspec.json.format(msgspec.json.encode(job)))
         return folder
 
     def remove(self, name: str) -> None:
-        """Forget a pipeline that does not run, and how far it was. What it wrote stays."""
+        """Remove a pipeline that is not running, with its checkpoint. Its output is kept."""
         folder = self.get(name)
         with folder.running():
             self._disk.remove_directory(folder.path)

@@ -1,11 +1,11 @@
-"""What the broker tells Prometheus. docs/how-to/monitoring.md lists the names for people.
+"""The broker's metrics for Prometheus. docs/how-to/monitoring.md lists their names.
 
-Two pages: one whose length does not depend on what clients do, to be asked for every few seconds, and one with a line
-for each topic, partition and group. The second also has the names of the well-known kafka_exporter, so that dashboards
-made for it work as they are.
+Two pages: `/metrics`, whose size does not depend on the number of topics and groups, to be scraped every few seconds,
+and `/metrics/detailed`, with samples for each topic, partition and group. The second also uses the metric names of
+kafka_exporter, so that existing dashboards work unchanged.
 
-Pages are generators, sent a few milliseconds' worth at a time. An empty string gives others their turn where much is
-counted before the next line.
+Pages are generators, streamed in steps of a few milliseconds. An empty string is a chance to yield to the event loop
+where much is computed before the next line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from flymq.record.codec import COMPILED
 
 @dataclass(slots=True)
 class Measured:
-    """Where the numbers are."""
+    """The sources of the metrics."""
 
     broker: Broker
     listeners: Sequence[Listener]
@@ -47,10 +47,10 @@ class Measured:
     disk: Disk
     data_dir: Path
     started_at_s: float
-    """When the process began to serve, by the wall."""
+    """Start time of the process, wall clock."""
 
 
-# --- the page of the broker as a whole ------------------------------------------------------------------------------
+# --- /metrics: the broker as a whole --------------------------------------------------------------------------------
 
 
 def broker_page(measured: Measured) -> Iterator[str]:
@@ -65,16 +65,19 @@ def broker_page(measured: Measured) -> Iterator[str]:
 def _process(measured: Measured) -> Iterator[str]:
     codec = "compiled" if COMPILED else "plain"
     build = labels(version=__version__, python=platform.python_version(), codec=codec)
-    yield from gauge("flymq_build_info", "What runs here.", (build, 1))
-    yield from gauge("flymq_start_time_seconds", "When the broker was started.", ("", measured.started_at_s))
-    yield from histograms(
-        "flymq_event_loop_lag_seconds", "How late the event loop was, ten times a second.", [("", measured.loop_lag)]
+    yield from gauge("flymq_build_info", "Versions of FlyMQ and Python, and which record codec is in use.", (build, 1))
+    yield from gauge(
+        "flymq_start_time_seconds", "Start time of the broker since the Unix epoch.", ("", measured.started_at_s)
     )
-    yield from counters("process_cpu_seconds_total", "Processor time used.", [("", process.cpu_s())])
-    yield from gauge("process_resident_memory_bytes", "Memory in use.", ("", process.resident_bytes()))
+    yield from histograms(
+        "flymq_event_loop_lag_seconds", "Event loop lag, measured ten times a second.", [("", measured.loop_lag)]
+    )
+    yield from counters("process_cpu_seconds_total", "Total user and system CPU time.", [("", process.cpu_s())])
+    yield from gauge("process_resident_memory_bytes", "Resident memory size.", ("", process.resident_bytes()))
     if (open_files := process.open_files()) is not None:
-        yield from gauge("process_open_fds", "Open files and sockets.", ("", open_files))
-    yield from gauge("process_max_fds", "Open files and sockets allowed.", ("", process.open_files_max()))
+        yield from gauge("process_open_fds", "Number of open file descriptors.", ("", open_files))
+    open_files_max = process.open_files_max()
+    yield from gauge("process_max_fds", "Maximum number of open file descriptors.", ("", open_files_max))
 
 
 def _connections(measured: Measured) -> Iterator[str]:
@@ -84,15 +87,17 @@ def _connections(measured: Measured) -> Iterator[str]:
         open_now.update(listener.connections_by_protocol())
         accepted.update(listener.accepted)
     yield from gauges("flymq_connections", "Open connections.", _by("protocol", open_now))
-    yield from counters("flymq_connections_accepted_total", "Connections ever accepted.", _by("protocol", accepted))
+    yield from counters("flymq_connections_accepted_total", "Accepted connections.", _by("protocol", accepted))
     refused = sum(listener.refused for listener in measured.listeners)
-    yield from counters("flymq_connections_refused_total", "Connections refused at a limit.", [("", refused)])
+    yield from counters(
+        "flymq_connections_refused_total", "Connections rejected because of a connection limit.", [("", refused)]
+    )
     used = measured.shared.budget.used
-    yield from gauge("flymq_buffer_bytes", "Memory of unfinished requests and unsent answers.", ("", used))
+    yield from gauge("flymq_buffer_bytes", "Memory used by requests in flight and unsent responses.", ("", used))
     requests = measured.shared.requests
     yield from histograms(
         "flymq_request_duration_seconds",
-        "From a request to its answer; a wait that the client asked for is part of it.",
+        "Request latency, including any wait that the client asked for.",
         [
             (labels(protocol=protocol, operation=operation), histogram)
             for (protocol, operation), histogram in sorted(requests.durations.items())
@@ -100,17 +105,21 @@ def _connections(measured: Measured) -> Iterator[str]:
     )
     yield from counters(
         "flymq_request_failures_total",
-        "Requests, or parts of one, that were answered with an error.",
+        "Requests, or parts of a request, that failed, by error code.",
         [(labels(protocol=protocol, code=code), count) for (protocol, code), count in requests.failures.items()],
     )
 
 
 def _traffic(measured: Measured) -> Iterator[str]:
     flows = [(labels(protocol=name), flow) for name, flow in sorted(measured.broker.traffic.by_protocol().items())]
-    yield from counters("flymq_messages_in_total", "Records written.", [(at, f.records_in) for at, f in flows])
-    yield from counters("flymq_bytes_in_total", "Bytes of batches written.", [(at, f.bytes_in) for at, f in flows])
-    yield from counters("flymq_messages_out_total", "Records read.", [(at, f.records_out) for at, f in flows])
-    yield from counters("flymq_bytes_out_total", "Bytes of batches read.", [(at, f.bytes_out) for at, f in flows])
+    yield from counters("flymq_messages_in_total", "Records produced.", [(at, f.records_in) for at, f in flows])
+    yield from counters(
+        "flymq_bytes_in_total", "Bytes of record batches produced.", [(at, f.bytes_in) for at, f in flows]
+    )
+    yield from counters("flymq_messages_out_total", "Records fetched.", [(at, f.records_out) for at, f in flows])
+    yield from counters(
+        "flymq_bytes_out_total", "Bytes of record batches fetched.", [(at, f.bytes_out) for at, f in flows]
+    )
 
 
 def _storage(measured: Measured) -> Iterator[str]:
@@ -121,18 +130,18 @@ def _storage(measured: Measured) -> Iterator[str]:
         offline += sum(partition.log.failure is not None for partition in topic.partitions)
         size += sum(partition.log.size for partition in topic.partitions)
         yield ""
-    yield from gauge("flymq_topics", "Topics, the broker's own among them.", ("", len(topics)))
-    yield from gauge("flymq_partitions", "Partitions.", ("", count))
-    yield from gauge("flymq_partitions_offline", "Partitions that a failure of the disk took offline.", ("", offline))
-    yield from gauge("flymq_log_bytes", "Bytes of all logs.", ("", size))
+    yield from gauge("flymq_topics", "Number of topics, including internal topics.", ("", len(topics)))
+    yield from gauge("flymq_partitions", "Number of partitions.", ("", count))
+    yield from gauge("flymq_partitions_offline", "Partitions that are offline after a disk failure.", ("", offline))
+    yield from gauge("flymq_log_bytes", "Total size of all logs.", ("", size))
     yield from histograms(
         "flymq_fsync_duration_seconds",
-        "From asking the disk to the answer; one fsync serves many writers.",
+        "Fsync latency; one fsync serves many producers.",
         [("", measured.fsync)],
     )
     space = measured.disk.space(measured.data_dir)
-    yield from gauge("flymq_disk_free_bytes", "Free where the data is.", ("", space.free_bytes))
-    yield from gauge("flymq_disk_size_bytes", "Size of the disk where the data is.", ("", space.size_bytes))
+    yield from gauge("flymq_disk_free_bytes", "Free space of the data directory's filesystem.", ("", space.free_bytes))
+    yield from gauge("flymq_disk_size_bytes", "Size of the data directory's filesystem.", ("", space.size_bytes))
 
 
 def _groups(broker: Broker) -> Iterator[str]:
@@ -146,34 +155,38 @@ def _groups(broker: Broker) -> Iterator[str]:
             lag_records += max(0, lag.records)
             lag_ms = max(lag_ms, lag.ms)
         yield ""
-    yield from gauges("flymq_groups", "Consumer groups.", _by("state", states))
-    yield from gauge("flymq_group_members_sum", "Members of all groups.", ("", members))
-    yield from gauge("flymq_group_lag_messages_sum", "Records that groups have yet to read.", ("", lag_records))
+    yield from gauges("flymq_groups", "Number of consumer groups, by state.", _by("state", states))
+    yield from gauge("flymq_group_members_sum", "Total number of group members.", ("", members))
+    yield from gauge("flymq_group_lag_messages_sum", "Total consumer lag in records.", ("", lag_records))
     yield from gauge(
-        "flymq_group_lag_seconds_max", "Age of the oldest record that a group has yet to read.", ("", lag_ms / 1000)
+        "flymq_group_lag_seconds_max",
+        "Maximum consumer lag in time: age of the oldest unread record of any group.",
+        ("", lag_ms / 1000),
     )
-    yield from counters(
-        "flymq_group_rebalances_total", "How often a group was shared out.", [("", broker.groups.rebalances)]
-    )
+    yield from counters("flymq_group_rebalances_total", "Number of rebalances.", [("", broker.groups.rebalances)])
 
 
 def _transactions(broker: Broker) -> Iterator[str]:
     states = Counter({state.name.lower(): 0 for state in TransactionState})
     states.update(value.state.name.lower() for _, value in broker.transactions.known())
-    yield from gauges("flymq_transactions", "Transactional ids, by the state of each one's last.", _by("state", states))
+    yield from gauges(
+        "flymq_transactions", "Transactional ids, by the state of their latest transaction.", _by("state", states)
+    )
     ended = broker.transactions.ended
     outcomes = {
         "committed": ended[TransactionState.COMMITTING],
         "aborted": ended[TransactionState.ABORTING],
     }
-    yield from counters("flymq_transactions_ended_total", "Transactions that have ended.", _by("outcome", outcomes))
+    yield from counters(
+        "flymq_transactions_ended_total", "Completed transactions, by outcome.", _by("outcome", outcomes)
+    )
 
 
 def _by(name: str, counts: dict[str, int]) -> list[tuple[str, float]]:
     return [(labels(**{name: value}), count) for value, count in sorted(counts.items())]
 
 
-# --- the page of topics, partitions and groups ----------------------------------------------------------------------
+# --- /metrics/detailed: topics, partitions and groups ---------------------------------------------------------------
 
 
 def detailed_page(measured: Measured) -> Iterator[str]:
@@ -188,12 +201,14 @@ def _topic_flows(broker: Broker) -> Iterator[str]:
     for protocol, topic, flow in broker.traffic:
         flows.append((labels(topic=topic, protocol=protocol), flow))
         yield ""
-    yield from counters("flymq_topic_messages_in_total", "Records written.", ((at, f.records_in) for at, f in flows))
+    yield from counters("flymq_topic_messages_in_total", "Records produced.", ((at, f.records_in) for at, f in flows))
     yield from counters(
-        "flymq_topic_bytes_in_total", "Bytes of batches written.", ((at, f.bytes_in) for at, f in flows)
+        "flymq_topic_bytes_in_total", "Bytes of record batches produced.", ((at, f.bytes_in) for at, f in flows)
     )
-    yield from counters("flymq_topic_messages_out_total", "Records read.", ((at, f.records_out) for at, f in flows))
-    yield from counters("flymq_topic_bytes_out_total", "Bytes of batches read.", ((at, f.bytes_out) for at, f in flows))
+    yield from counters("flymq_topic_messages_out_total", "Records fetched.", ((at, f.records_out) for at, f in flows))
+    yield from counters(
+        "flymq_topic_bytes_out_total", "Bytes of record batches fetched.", ((at, f.bytes_out) for at, f in flows)
+    )
 
 
 def _partitions(broker: Broker) -> Iterator[str]:
@@ -210,43 +225,49 @@ def _partitions(broker: Broker) -> Iterator[str]:
         for number, (partition, state) in enumerate(zip(topic.partitions, topic.states, strict=True)):
             found.append((f'{name},partition="{number}"', partition, state))
         yield ""
-    yield from gauges("flymq_partition_log_bytes", "Bytes of the log.", ((at, p.log.size) for at, p, _ in found))
+    yield from gauges(
+        "flymq_partition_log_bytes", "Size of the partition's log.", ((at, p.log.size) for at, p, _ in found)
+    )
     yield from gauges(
         "flymq_partition_offline",
-        "1 when a failure of the disk took it offline.",
+        "1 if the partition is offline after a disk failure.",
         ((at, int(p.log.failure is not None)) for at, p, _ in found),
     )
     yield from gauges(
         "kafka_topic_partition_current_offset",
-        "Offset of the next record that readers will see.",
+        "Current offset of the partition (high watermark).",
         ((at, p.high_watermark) for at, p, _ in found),
     )
     yield from gauges(
         "kafka_topic_partition_oldest_offset",
-        "Offset of the first record.",
+        "Oldest offset of the partition (log start offset).",
         ((at, p.log.start_offset) for at, p, _ in found),
     )
     yield from _replicas(found)
 
 
 def _replicas(found: list[tuple[str, Partition, PartitionEntry]]) -> Iterator[str]:
-    yield from gauges("kafka_topic_partition_leader", "Broker that leads it.", ((at, s.leader) for at, _, s in found))
+    yield from gauges(
+        "kafka_topic_partition_leader", "Broker id of the partition's leader.", ((at, s.leader) for at, _, s in found)
+    )
     yield from gauges(
         "kafka_topic_partition_leader_is_preferred",
-        "1 when the first of its replicas leads it.",
+        "1 if the leader is the preferred replica.",
         ((at, int(s.leader == s.replicas[0])) for at, _, s in found),
     )
     yield from gauges(
-        "kafka_topic_partition_replicas", "Number of its replicas.", ((at, len(s.replicas)) for at, _, s in found)
+        "kafka_topic_partition_replicas",
+        "Number of replicas of the partition.",
+        ((at, len(s.replicas)) for at, _, s in found),
     )
     yield from gauges(
         "kafka_topic_partition_in_sync_replica",
-        "Number of its replicas that are in sync.",
+        "Number of in-sync replicas of the partition.",
         ((at, len(s.isr)) for at, _, s in found),
     )
     yield from gauges(
         "kafka_topic_partition_under_replicated_partition",
-        "1 when a replica is not in sync.",
+        "1 if the partition is under-replicated.",
         ((at, int(len(s.isr) < len(s.replicas))) for at, _, s in found),
     )
 
@@ -266,32 +287,42 @@ def _group_details(broker: Broker) -> Iterator[str]:
             total[1] += max(0, lag.records)
             yield ""
     yield from gauges(
-        "kafka_consumergroup_current_offset", "Offset it reads next.", ((at, o) for at, o, _ in positions)
+        "kafka_consumergroup_current_offset",
+        "Committed offset of the group in the partition.",
+        ((at, o) for at, o, _ in positions),
     )
     yield from gauges(
-        "kafka_consumergroup_lag", "Records it has yet to read.", ((at, g.records) for at, _, g in positions)
+        "kafka_consumergroup_lag",
+        "Consumer lag of the group in the partition, in records.",
+        ((at, g.records) for at, _, g in positions),
     )
     yield from gauges(
         "flymq_group_lag_seconds",
-        "Age of the first record it has yet to read; -1 where that is not known.",
+        "Consumer lag of the group in the partition, in time: age of the oldest unread record; -1 if unknown.",
         ((at, g.ms / 1000 if g.ms >= 0 else -1) for at, _, g in positions),
     )
     yield from gauges(
         "kafka_consumergroup_current_offset_sum",
-        "The offsets of a topic together.",
+        "Sum of the group's committed offsets in the topic.",
         ((at, s[0]) for at, s in by_topic.items()),
     )
     yield from gauges(
-        "kafka_consumergroup_lag_sum", "The lags of a topic together.", ((at, s[1]) for at, s in by_topic.items())
+        "kafka_consumergroup_lag_sum",
+        "Sum of the group's lag in the topic, in records.",
+        ((at, s[1]) for at, s in by_topic.items()),
     )
-    yield from gauges("kafka_consumergroup_members", "Members of the group.", ((at, len(g.members)) for at, g in named))
     yield from gauges(
-        "flymq_group_generation", "How often the group was shared out.", ((at, g.generation) for at, g in named)
+        "kafka_consumergroup_members", "Number of members of the group.", ((at, len(g.members)) for at, g in named)
+    )
+    yield from gauges(
+        "flymq_group_generation",
+        "Generation of the group; it grows with each rebalance.",
+        ((at, g.generation) for at, g in named),
     )
 
 
 def _lags(broker: Broker, group: AnyGroup) -> Iterator[tuple[TopicPartition, int, Lag]]:
-    """Yield where the group stands in each partition it has committed an offset for."""
-    for name, value in list(group.offsets.committed.items()):  # it may change while others have their turn
+    """Yield the committed offset and the lag for each partition that the group has committed an offset for."""
+    for name, value in list(group.offsets.committed.items()):  # a copy: it may change while the page is streamed
         if value.offset != NO_OFFSET:
             yield name, value.offset, broker.groups.lag(name, value.offset)

@@ -1,4 +1,4 @@
-"""All jobs there are."""
+"""All kinds of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a streaming query is, from the reports that Spark makes of its batches."""
+"""The progress of a streaming query, from Spark's progress reports of its batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flymq.spark.jobs.folder import Progress
+from flymq.spark.jobs.execution.pipeline_state import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -17,9 +17,9 @@ CountRecords: TypeAlias = "Callable[[Report], int]"
 
 
 def records_read(report: Report) -> int:
-    """Return how many records a batch has read: by its offsets, which count once however often a job looks at a row.
+    """Return the number of records of a batch, by its offsets: Spark's row count is higher if a job reads rows twice.
 
-    Only the first batch of a query has nothing to begin with in its report.
+    Only the first batch of a query has no start offsets in its report.
     """
     if all(source.startOffset for source in report.sources):
         return sum(_distance(source.startOffset, source.endOffset) for source in report.sources)
@@ -27,7 +27,7 @@ def records_read(report: Report) -> int:
 
 
 class Measure:
-    """Sums up batches."""
+    """The sum over batches."""
 
     def __init__(self, before: Progress, count: CountRecords) -> None:
         self._count = count
@@ -38,7 +38,7 @@ class Measure:
         self._last_batch = -1
 
     def add(self, reports: Iterable[Report]) -> bool:
-        """Take in the reports that are new; return whether there are any. Spark repeats itself while nothing comes."""
+        """Add the new reports; return whether there are any. Spark repeats the last report of an idle query."""
         before = self.changes()
         for report in reports:
             ends = [(source.endOffset, source.latestOffset) for source in report.sources]
@@ -51,7 +51,7 @@ class Measure:
         return self.changes() != before
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields of `Progress` that may have changed."""
+        """Return the current values of the fields of `Progress`."""
         return {
             "batches": self.batches,
             "records": self._records,
@@ -61,7 +61,7 @@ class Measure:
 
 
 def _distance(start: str | None, end: str | None) -> int:
-    """Return how many offsets lie between two of Spark's offsets of a source, which are JSON."""
+    """Return the number of offsets between two source offsets in Spark's JSON."""
     begin = _offsets(start)
     return sum(max(0, offset - begin.get(name, 0)) for name, offset in _offsets(end).items())
 

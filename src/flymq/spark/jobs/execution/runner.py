@@ -1,4 +1,4 @@
-"""Run a job: a Spark session, a loop that watches the query and tells how far it is, and an end in good order."""
+"""Run a job: start a Spark session, watch the query, report progress, and shut down cleanly."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 
 from flymq.host.clock import SystemClock
 from flymq.spark.archive.broker_state import OWN_GROUPS
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.jobs.folder import PipelineFolder, Progress, State
-from flymq.spark.jobs.measure import CountRecords, Measure, records_read
+from flymq.spark.jobs.execution.batch_progress import CountRecords, Measure, records_read
+from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Progress, State
 from flymq.spark.session import LOCAL_MASTER, open_session
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class Run:
-    """One run of a pipeline, as its job sees it."""
+    """One run of a pipeline: the interface of a job to its environment."""
 
     def __init__(
         self, spark: SparkSession, folder: PipelineFolder, job: Job, stopping: threading.Event, on_progress: OnProgress
@@ -46,23 +46,23 @@ class Run:
 
     @property
     def group(self) -> str:
-        """The consumer group under which the broker shows how far the pipeline is."""
+        """The consumer group that shows the pipeline's lag."""
         return OWN_GROUPS + self.folder.name
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the job is to come to an end."""
+        """Whether the job should stop."""
         return self._stopping.is_set()
 
     def report(self, **changes: Any) -> None:
-        """Say how far the job is, by the fields of `Progress`."""
+        """Report progress: fields of `Progress`."""
         now_ms = SystemClock().now_ms()
         self._progress = msgspec.structs.replace(self._progress, **changes, updated_ms=now_ms)
         self.folder.report(self._progress)
         self._on_progress(self._progress)
 
     def stream(self, writer: DataStreamWriter, count: CountRecords = records_read) -> None:
-        """Run a streaming query with the pipeline's checkpoint, until its end or until this is to stop."""
+        """Run a streaming query with the pipeline's checkpoint, until it ends or the job should stop."""
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint.absolute())).queryName(self.folder.name)
         if self._job.once:
             writer = writer.trigger(availableNow=True)
@@ -81,14 +81,14 @@ class Run:
                     if measure.batches > batches_then or not query.status["isTriggerActive"]:
                         break
         finally:
-            query.stop()  # what an unfinished batch has written is not visible, or is written again as it was
+            query.stop()  # the output of an unfinished batch is not visible, or is rewritten identically
         if measure.add(query.recentProgress):
             self.report(**measure.changes())
 
-    # --- what jobs read and write
+    # --- sources and sinks of jobs
 
     def read(self, **options: Any) -> DataFrame:
-        """Return a stream of topics, by the options of the format "flymq"; None leaves one out."""
+        """Return a stream of topics, with options of the format "flymq"; None means not set."""
         return self.read_from(self._job.broker, groupId=self.group, **options)
 
     def read_from(self, source: Connection, **options: Any) -> DataFrame:
@@ -96,10 +96,10 @@ class Run:
         return self.spark.readStream.format("flymq").options(**source.options(), **_given(options)).load()
 
     def write(self, records: DataFrame, *, mode: str = "append", **options: Any) -> None:
-        """Write a stream to topics, each record exactly once.
+        """Write a stream to topics, exactly once.
 
-        A sink in Python takes what is added, not what has changed. Updates go in as batches instead, each under the
-        query's name and the batch's number, so that one that is repeated does nothing.
+        Python sinks support the append mode only. Updates are written with foreachBatch instead, each batch with the
+        query id as txnAppId and the batch id as txnVersion, so that a repeated one is skipped.
         """
         sink = {**self._job.broker.options(), **_given(options)}
         writer = records.writeStream.outputMode(mode)
@@ -114,7 +114,7 @@ class Run:
         self.stream(writer.foreachBatch(add))
 
     def write_parquet(self, rows: DataFrame, folder: str) -> None:
-        """Write a stream to a folder, each row exactly once: a batch that is repeated replaces its own files."""
+        """Write a stream to a directory, exactly once: a repeated batch replaces its own files."""
 
         def replace(batch: DataFrame, batch_id: int) -> None:
             batch = batch.persist()
@@ -126,7 +126,7 @@ class Run:
         self.stream(rows.writeStream.foreachBatch(replace))
 
     def query_of(self, batch: DataFrame) -> str:
-        """Return the id of the query that a batch belongs to: the same as long as its checkpoint is."""
+        """Return the id of the query of a batch: it is stable with the checkpoint."""
         return str(batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
@@ -135,7 +135,7 @@ def _given(options: dict[str, Any]) -> dict[str, str]:
 
 
 def run_pipeline(folder: PipelineFolder, on_progress: OnProgress = lambda _: None) -> Progress:
-    """Run a pipeline in this process until it is done, is told to stop by SIGTERM or Ctrl-C, or fails."""
+    """Run a pipeline in this process until it is done, is stopped by SIGTERM or Ctrl-C, or fails."""
     with folder.running(), _told_to_stop() as stopping:
         job = folder.job()
         before = folder.progress()
@@ -164,9 +164,9 @@ def keep_running(
     *,
     retry_s: float = RETRY_S,
 ) -> None:
-    """Run a job; one that goes on and on is started again after a failure that passes by itself.
+    """Run a job; restart a continuous one after a retriable failure.
 
-    Only if it has begun: a broker that was never there is a wrong address.
+    Only if it has started: a broker that was never reachable is a wrong address.
     """
     while True:
         try:
@@ -191,7 +191,7 @@ def run_in_session(
     stopping: threading.Event,
     on_progress: OnProgress = lambda _: None,
 ) -> None:
-    """Run a job in a session that is there."""
+    """Run a job in an existing session."""
     run = Run(spark, folder, job, stopping, on_progress)
     run.report(state=State.RUNNING, error="", hint="")
     job.run(run)
@@ -201,12 +201,12 @@ def run_in_session(
 def _hush_spark() -> None:
     from pyspark.logger import PySparkLogger
 
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it prints what is raised, too
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it also prints the exception
 
 
 @contextmanager
 def _told_to_stop() -> Iterator[threading.Event]:
-    """Turn the first SIGTERM or Ctrl-C into an event, so that a batch can come to its end; the second one is meant."""
+    """Turn the first SIGTERM or Ctrl-C into an event, so that a batch can finish; the second one stops at once."""
     stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopping

@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from flymq.spark.cache import cache_root, keep_folder
+from flymq.spark.user_cache import cache_root, keep_folder
 
 FILES = {"bin/java": "#!/bin/sh\nexit 0\n", "release": "JAVA_VERSION=21\n"}
 

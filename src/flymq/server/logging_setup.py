@@ -1,4 +1,4 @@
-"""What the broker tells on stderr: one line for each event that matters, for people or for a log collector."""
+"""The broker's log on stderr: text for a terminal, or JSON lines for a log collector."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class _JsonLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def set_up_logs(settings: LogSettings) -> None:
-    """Send FlyMQ's messages to stderr, in the form and from the level that the settings say."""
+def set_up_logging(settings: LogSettings) -> None:
+    """Configure logging to stderr, with the format and level of the settings."""
     handler = logging.StreamHandler(sys.stderr)
     if settings.format is LogFormat.JSON:
         handler.setFormatter(_JsonLines())
@@ -35,7 +35,7 @@ def set_up_logs(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.value.upper())
     root.propagate = False
-    # What these warn about, such as bytes that are no HTTP, is an everyday matter of a port on a network.
+    # Their warnings, such as about invalid HTTP requests, are normal for a port that is open to a network.
     for name in ("uvicorn.error", "asyncio"):
         other = logging.getLogger(name)
         other.handlers[:] = [handler]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flymq import FlyMQClient
-from flymq.spark.samples import infer_schema, sample
+from flymq.spark.sampling import infer_schema, sample
 from flymq.testing import TestBroker
 
 

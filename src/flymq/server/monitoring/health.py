@@ -1,4 +1,4 @@
-"""How the broker is: what its probes answer, from the start of the process to its end."""
+"""The health of the broker, for probes: from process start to exit."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from enum import Enum
 
 from flymq import __version__
 from flymq.gateways.rest.shapes import Health
-from flymq.server.metrics import Measured
+from flymq.server.monitoring.metrics import Measured
 
 
 class Phase(Enum):
-    """Where a broker is in its life."""
+    """The lifecycle of a broker."""
 
     STARTING = "starting"
-    """It reads its disk; only probes are answered."""
+    """It recovers its logs; only probes are served."""
     SERVING = "serving"
     STOPPING = "stopping"
 
 
 def describe_health(phase: Phase, measured: Measured | None, *, broker_id: int, uptime_s: float) -> Health:
-    """Say what is known; while the broker starts that is not much."""
+    """Return the health; most fields are empty while the broker starts."""
     health = Health(phase.value, __version__, round(uptime_s, 3), broker_id, "", 0, 0, [], 0, [])
     if measured is None:
         return health

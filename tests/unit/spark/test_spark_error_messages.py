@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flymq.model.errors import ArchiveDamaged, InvalidOption, PipelineFailed, TopicNotFound
-from flymq.spark.jobs.failures import failure_of, first_sentence
+from flymq.spark.error_messages import failure_of, first_sentence
 
 TRACEBACK = """\
 [STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed:

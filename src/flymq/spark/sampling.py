@@ -1,16 +1,16 @@
-"""Look at the last records of a topic, to learn what its values are made of."""
+"""Sample the last records of a topic, to infer a schema for its values."""
 
 from __future__ import annotations
 
 from flymq.client.sync.client import FlyMQClient
-from flymq.spark.json_shape import infer_fields, quoted
+from flymq.spark.json_schema import infer_fields, quoted
 
 SAMPLE_RECORDS = 1_000
 _SAMPLE_BYTES = 1 << 20
 
 
 def sample(client: FlyMQClient, topic: str) -> tuple[list[bytes], list[bytes]]:
-    """Return the keys and the values of some of the last records, without those that are null."""
+    """Return the non-null keys and values of some of the last records."""
     starts = client.admin.earliest_offsets(topic)
     ends = client.admin.latest_offsets(topic)
     each = -(-SAMPLE_RECORDS // len(ends))
@@ -26,6 +26,6 @@ def sample(client: FlyMQClient, topic: str) -> tuple[list[bytes], list[bytes]]:
 
 
 def infer_schema(client: FlyMQClient, topic: str) -> str | None:
-    """Return the fields of a topic's JSON values, as a table's columns are written; None if they are not JSON."""
+    """Return the schema of a topic's JSON values as DDL; None if they are not JSON."""
     _, values = sample(client, topic)
     return ", ".join(f"{quoted(name)} {kind}" for name, kind in infer_fields(values).items()) or None
