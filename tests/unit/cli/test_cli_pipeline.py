@@ -40,7 +40,7 @@ def test_a_command_that_the_page_shows_is_one(line: str) -> None:
         ("archive orders --to x --every soon", "'soon' is not a number with one of the units"),
         ("restore x --until -5", "It takes a time"),
         ("restore x --offsets 5", "'5' is not PARTITION:START-END"),
-        ("mirror orders --source a:1 --source-set colour=red", "--source-set has no colour for FlyMQ"),
+        ("mirror orders --source a:1 --source-set colour=red", "--source-set does not take colour for FlyMQ"),
         ("status ../etc", "there is no pipeline '../etc'"),
         ("stop nothing", "there is no pipeline 'nothing'"),
     ],

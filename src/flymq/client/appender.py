@@ -1,4 +1,4 @@
-"""What happens to a record in the caller's own thread: to bytes, to ciphertext, to a partition, into a batch."""
+"""What a producer does with a record in the caller's thread: serialize, encrypt, choose a partition, add to a batch."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from flymq.record.record import Header
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 HEADER_OVERHEAD_BYTES = 4
-"""What a header takes besides its name and value, about."""
+"""Approximate size of a header besides its name and value."""
 
 
-class Piece(NamedTuple):
-    """A batch of one `produce_batch` call that is still to be queued."""
+class PlannedBatch(NamedTuple):
+    """A batch of a `produce_batch` call that is not queued yet: the arguments of `Accumulator.add_batch`."""
 
     partition: int | None
     records: list[Any]
     size_bytes: int
 
 
-class Shares(NamedTuple):
-    """The records of one `produce_batch` call, shared out: the partition of each, and the batches of each partition."""
+class SplitRecords(NamedTuple):
+    """The records of a `produce_batch` call, split by partition: the partition of each record, and the batches."""
 
     chosen: list[int | None]
-    pieces: list[Piece]
+    planned: list[PlannedBatch]
     settled: Callable[[Sequence[Batch]], None] = lambda batches: None
-    """Called once the outcome of all of them is known."""
+    """Called once all of them have an outcome."""
 
 
-class Intake:
-    """The way of a record into the accumulator."""
+class RecordAppender:
+    """Prepares records and adds them to the accumulator."""
 
     def __init__(self, accumulator: Accumulator, config: ProducerConfig, cipher: Cipher | None) -> None:
         self._add = accumulator.add
@@ -52,7 +52,7 @@ class Intake:
         self._cipher = cipher
         self._is_plain = not (config.key_serializer or config.value_serializer or config.partitioner or cipher)
 
-    def put(
+    def append(
         self,
         topic: TopicQueues,
         value: Any,
@@ -64,7 +64,7 @@ class Intake:
         """Add one record. Raises `BufferFull`."""
         has_more = partition is not None or headers is not None or timestamp_ms is not None
         if self._is_plain and type(value) is bytes and not has_more:
-            # Nothing to be done to it: the way of most records, kept short.
+            # The fast path of most records: bytes that need no serializer, cipher, headers or partition.
             if key is None:
                 return self._add(topic, None, (None, value), len(value) + RECORD_OVERHEAD_BYTES)
             if type(key) is str:
@@ -72,9 +72,9 @@ class Intake:
             if type(key) is bytes:
                 size = len(key) + len(value) + RECORD_OVERHEAD_BYTES
                 return self._add(topic, partition_for_key(key, topic.partition_count), (key, value), size)
-        return self._put(topic, value, key, partition, headers, timestamp_ms)
+        return self._append(topic, value, key, partition, headers, timestamp_ms)
 
-    def _put(
+    def _append(
         self,
         topic: TopicQueues,
         value: Any,
@@ -95,30 +95,30 @@ class Intake:
             record = (*record, _time(timestamp_ms))
         return self._add(topic, partition, record, size)
 
-    def share_out(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> Shares:
-        """Turn (key, value) pairs, or bare values, into batches. Works by whole lists: this is the fast way in."""
-        return self._share(topic, self._records(messages), partition)
+    def split(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> SplitRecords:
+        """Turn (key, value) pairs, or plain values, into batches. Works on whole lists: the fastest way to produce."""
+        return self._split(topic, self._records(messages), partition)
 
-    def _share(self, topic: TopicQueues, records: list[Any], partition: int | None) -> Shares:
+    def _split(self, topic: TopicQueues, records: list[Any], partition: int | None) -> SplitRecords:
         if partition is not None:
             check_partition(topic.name, partition, topic.partition_count)
-            return Shares([partition] * len(records), _cut(topic, partition, records))
+            return SplitRecords([partition] * len(records), _cut(topic, partition, records))
         chosen = self._choose_all(topic, records)
-        if chosen.count(None) == len(records):  # no keys at all: nothing to share out
-            return Shares(chosen, _cut(topic, None, records))
-        # One list for each partition, and the last for records that may go anywhere.
+        if chosen.count(None) == len(records):  # no keys at all: nothing to split
+            return SplitRecords(chosen, _cut(topic, None, records))
+        # One list for each partition, and the last for records without a partition.
         lists: list[list[Any]] = [[] for _ in range(topic.partition_count + 1)]
-        appends = [share.append for share in lists]
+        appends = [part.append for part in lists]
         for at, record in zip(chosen, records, strict=True):
             appends[-1 if at is None else at](record)
-        pieces = [piece for at, share in enumerate(lists[:-1]) for piece in _cut(topic, at, share)]
-        return Shares(chosen, pieces + _cut(topic, None, lists[-1]))
+        planned = [batch for at, part in enumerate(lists[:-1]) for batch in _cut(topic, at, part)]
+        return SplitRecords(chosen, planned + _cut(topic, None, lists[-1]))
 
     def _records(self, messages: Iterable[Any]) -> list[Any]:
         if not self._is_plain:
             pairs = [message if type(message) is tuple else (None, message) for message in messages]
             return [self._record(key, value) for key, value in pairs]
-        # A pair that is bytes already is taken as it is.
+        # A pair of bytes is used as it is.
         return [
             message
             if type(message) is tuple
@@ -159,13 +159,13 @@ def _headers(headers: Headers) -> tuple[Header, ...]:
     found = tuple((name, serialize(None, content)) for name, content in pairs)
     for name, _ in found:
         if not isinstance(name, str):
-            raise SerializationFailed(f"the name of a header is text, not {name!r}")
+            raise SerializationFailed(f"a header name must be a str, not {name!r}")
     return found
 
 
 def _time(timestamp_ms: int) -> int:
     if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 63:
-        raise SerializationFailed(f"a timestamp is in whole milliseconds since 1970, not {timestamp_ms!r}")
+        raise SerializationFailed(f"a timestamp must be an int, in milliseconds since 1970, not {timestamp_ms!r}")
     return timestamp_ms
 
 
@@ -179,24 +179,24 @@ def _plain_record(message: Any) -> tuple[Any, ...]:
     )
 
 
-def _cut(topic: TopicQueues, partition: int | None, records: list[Any]) -> list[Piece]:
-    """Cut the records of one partition where a batch is full."""
+def _cut(topic: TopicQueues, partition: int | None, records: list[Any]) -> list[PlannedBatch]:
+    """Split the records of one partition into batches of at most the batch size."""
     ends = list(accumulate(_sizes(records)))
-    pieces: list[Piece] = []
+    planned: list[PlannedBatch] = []
     start = before = 0
     while start < len(records):
         end = max(bisect_right(ends, before + topic.batch_bytes_max, lo=start), start + 1)
-        pieces.append(Piece(partition, records[start:end], ends[end - 1] - before))
+        planned.append(PlannedBatch(partition, records[start:end], ends[end - 1] - before))
         start, before = end, ends[end - 1]
-    return pieces
+    return planned
 
 
 def _sizes(records: list[Any]) -> Iterator[int]:
-    """Return about how many bytes each record takes in a batch, without a Python call for each of them."""
+    """Return the approximate size of each record in a batch, without a Python call for each of them."""
     keys = map(len, [record[0] or b"" for record in records])
     values = map(len, [record[1] or b"" for record in records])
     sizes = map(add, map(add, keys, values), repeat(RECORD_OVERHEAD_BYTES))
-    if max(map(len, records), default=0) == 2:  # nobody has headers
+    if max(map(len, records), default=0) == 2:  # none has headers
         return sizes
     return map(add, sizes, [_headers_size(record[2]) if len(record) > 2 else 0 for record in records])
 
