@@ -126,7 +126,7 @@ class InvalidTopicPattern(InvalidRequest):
     """The pattern of topic names cannot be read, or asks for more than a pattern may."""
 
     code = "INVALID_TOPIC_PATTERN"
-    hint = "The message names the place; lookahead and backreferences are not supported."
+    hint = "Patterns are written in RE2's language: no lookahead, no backreferences."
 
 
 class OtherGroupType(FlyMQError):
