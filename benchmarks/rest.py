@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from benchmarks.processes import Measured, broker
 from benchmarks.row import Row, row
-from flymq.broker.broker import Broker
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
+from flymq.broker.service.service import Broker
 from flymq.coordination.entries import OffsetValue
 from flymq.gateways.rest.observing import in_turns
 from flymq.model.names import TopicPartition

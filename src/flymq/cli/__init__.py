@@ -1,6 +1,6 @@
-"""The command line: one file for each noun.
+"""The command line: one module for each command, in `commands/`.
 
-Data goes to stdout, everything else to stderr. A command's file is imported when the command is used, so that
+Data goes to stdout, everything else to stderr. A command's module is imported when the command is used, so that
 `flymq --help` is quick and a broker does not wait for the SDK to load.
 """
 
@@ -14,7 +14,7 @@ from typing import NoReturn
 from click.shell_completion import shell_complete
 
 from flymq.cli.app import app
-from flymq.cli.exits import ExitCode, run
+from flymq.cli.exit_codes import ExitCode, run
 
 COMPLETION_VARIABLE = "_FLYMQ_COMPLETE"
 """Set by the script of `flymq completion` when the shell asks what could come next."""

@@ -25,7 +25,7 @@ COMMANDS = {
     "doctor": "Check this machine and the broker, and say what to do.",
     "completion": "Print the script that completes commands in a shell.",
 }
-"""Each is an object of the same name in the file of the same name; a test holds the texts to those of the commands."""
+"""Command NAME is the object NAME of `flymq.cli.commands.NAME`; a test compares these texts with the commands' own."""
 
 
 class _Nouns(Noun):
@@ -36,7 +36,7 @@ class _Nouns(Noun):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            command: click.Command = getattr(import_module(f"flymq.cli.{name}"), name)
+            command: click.Command = getattr(import_module(f"flymq.cli.commands.{name}"), name)
             return command
         if context.resilient_parsing:  # a shell asks for completions: a word that is no command has none
             return None

@@ -11,8 +11,6 @@ from typing import Any
 
 import click
 
-from flymq.cli.amounts import parse_duration_ms
-
 _CONNECTION = "flymq.connection"
 _OUTPUT = "flymq.output"
 
@@ -58,8 +56,12 @@ def _remember_setting(context: click.Context, option: click.Parameter, value: An
 
 
 def _remember_duration(context: click.Context, option: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    from flymq.cli.formats.units import parse_duration_ms
+
     try:
-        _remember_setting(context, option, None if text is None else parse_duration_ms(text))
+        _remember_setting(context, option, parse_duration_ms(text))
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from None
 

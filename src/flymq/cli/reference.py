@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from flymq.cli.app import app
-from flymq.cli.exits import MEANINGS
+from flymq.cli.exit_codes import MEANINGS
 from flymq.cli.options import ConnectionOption
 
 PAGE = Path("docs/reference/cli.md")

@@ -12,8 +12,8 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
-from flymq.broker.partition import Slice
-from flymq.storage.segment import LogSlice
+from flymq.broker.replicas.partition import Slice
+from flymq.storage.segments.segment import LogSlice
 
 SENDFILE_BYTES_MIN = 256 << 10  # below, one read and one send cost less (measured; docs/performance.md)
 _SENDFILE_BYTES_MAX = 4 << 20  # at once, so that one reader does not hold up the loop

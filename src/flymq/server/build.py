@@ -10,18 +10,18 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from flymq.broker.access import Access
+from flymq.broker.access.login import Access
 from flymq.broker.admin import Admin, TopicDefaults
-from flymq.broker.broker import Broker, FetchLimits
-from flymq.broker.catalog import Catalog
-from flymq.broker.expiry import run_expiry
-from flymq.broker.groups import Groups
-from flymq.broker.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
-from flymq.broker.maintenance import Maintenance, MaintenanceIntervals
-from flymq.broker.producer_ids import ProducerIds
-from flymq.broker.quota import ClientQuota
-from flymq.broker.topics import Topics
-from flymq.broker.transactions import Transactions
+from flymq.broker.coordinators.expiry import run_expiry
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
+from flymq.broker.coordinators.producer_ids import ProducerIds
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.replicas.maintenance import Maintenance, MaintenanceIntervals
+from flymq.broker.replicas.replicas import Topics
+from flymq.broker.service.quota import ClientQuota
+from flymq.broker.service.service import Broker, FetchLimits
+from flymq.cluster.catalog import Catalog
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.transactions import TransactionLimits
 from flymq.gateways.budget import BufferBudget
@@ -45,7 +45,7 @@ from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, GroupsSe
 from flymq.server.health import Phase
 from flymq.server.observation import Observation
 from flymq.server.timed_threads import TimedThreads
-from flymq.storage.directory import DataDirectory
+from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 from flymq.wire.kafka.framing import speaks_kafka

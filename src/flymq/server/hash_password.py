@@ -10,7 +10,7 @@ import sys
 from getpass import getpass
 from secrets import token_bytes
 
-from flymq.broker.passwords import SALT_BYTES, hash_password
+from flymq.broker.access.passwords import SALT_BYTES, hash_password
 
 
 def main() -> int:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flymq import __version__
-from flymq.broker.broker import Broker
-from flymq.broker.catalog import PartitionEntry
-from flymq.broker.groups import NO_OFFSET
-from flymq.broker.lag import Lag
-from flymq.broker.partition import Partition
+from flymq.broker.coordinators.groups import NO_OFFSET
+from flymq.broker.replicas.lag import Lag
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.service.service import Broker
+from flymq.cluster.catalog import PartitionEntry
 from flymq.coordination.entries import TransactionState
 from flymq.coordination.group import GroupState
 from flymq.coordination.groups import AnyGroup

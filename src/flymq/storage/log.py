@@ -1,8 +1,7 @@
 """The log of one partition on disk: appends at the end, reads anywhere, loses nothing it promised.
 
-A directory of segments (segment.py) with what makes opening quick (checkpoint.py), what the partition remembers of its
-producers (producers.py), its aborted transactions (aborted.py) and its leaders (epochs.py). opening.py puts it together
-and brings it back after a crash.
+A directory of segments (segments/) with what the partition remembers of its producers and aborted transactions
+(producers/) and of its leaders (leader_epochs.py). recovery/open_log.py puts it together and repairs it after a crash.
 
 No call here waits: appending is a write to the page cache. To make it durable, take `begin_sync()`, run it in a thread,
 and hand it back to `end_sync()`; flusher.py does that for many logs at once.
@@ -22,9 +21,13 @@ from flymq.host.disk import Disk, replace_files
 from flymq.model.errors import FileVanished, FsyncFailed, OffsetOutOfRange, PartitionOffline, StorageError
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
-from flymq.storage.aborted import AbortedTransaction, AbortedTransactions
-from flymq.storage.admission import Admitted, Appended, admit, admit_as_is, admit_marker
-from flymq.storage.checkpoint import (
+from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
+from flymq.storage.leader_epochs import LeaderEpochs
+from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.producers.replay import apply_marker, replay
+from flymq.storage.producers.snapshot import encode_snapshot, snapshot_name, snapshot_offsets
+from flymq.storage.recovery.checkpoint import (
     CHECKPOINT_NAME,
     Checkpoint,
     CleanMarker,
@@ -33,18 +36,14 @@ from flymq.storage.checkpoint import (
     write_clean_marker,
     write_compacted,
 )
-from flymq.storage.epochs import LeaderEpochs
-from flymq.storage.note import encode_note
-from flymq.storage.producers import Producers
-from flymq.storage.recovery import RecoveryReport, cuts_before
-from flymq.storage.replay import apply_marker, replay
+from flymq.storage.recovery.checksummed_note import encode_note
+from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.retention import count_expired
-from flymq.storage.segment import OFFSETS_MAX, LogSlice, Segment
-from flymq.storage.snapshot import encode_snapshot, snapshot_name, snapshot_offsets
-from flymq.storage.timed import TimedOffset as TimedOffset
-from flymq.storage.timed import times_of
-from flymq.storage.unsynced import SyncPoint as SyncPoint
-from flymq.storage.unsynced import Unsynced
+from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
+from flymq.storage.segments.time_search import TimedOffset as TimedOffset
+from flymq.storage.segments.time_search import times_of
+from flymq.storage.sync_point import SyncPoint as SyncPoint
+from flymq.storage.sync_point import Unsynced
 
 _SNAPSHOTS_KEPT = 2
 _SEALED_OPEN_MAX = 8  # sealed segments of one log whose files are held open for their readers

@@ -3,7 +3,7 @@ import json
 import pytest
 from tests.clients.cli.conftest import Flymq
 
-from flymq.cli.bench import own_broker
+from flymq.cli.commands.bench import own_broker
 from flymq.client.sync.client import FlyMQClient
 
 

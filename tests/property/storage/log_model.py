@@ -18,8 +18,8 @@ from flymq.record.control import Marker, MarkerType, encode_marker, parse_marker
 from flymq.record.header import BatchHeader, assign, split_batches
 from flymq.record.reading import parse_records
 from flymq.storage.log import Log, SyncPoint
-from flymq.storage.memory import MemoryLog
-from flymq.storage.opening import open_log
+from flymq.storage.memory_log import MemoryLog
+from flymq.storage.recovery.open_log import open_log
 
 NOW_MS = 1_700_000_000_000
 CONFIG = TopicConfig(segment_bytes=1500, index_interval_bytes=150, retention_ms=-1, retention_bytes=-1)

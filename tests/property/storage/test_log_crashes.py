@@ -12,7 +12,7 @@ from tests.property.storage.log_model import LogBesideList, open_beside_list, ra
 
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 
 SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 LIVES = 4

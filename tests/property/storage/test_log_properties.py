@@ -16,7 +16,7 @@ from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.record.control import MarkerType
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
+from flymq.storage.memory_log import MemoryLog
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=30)
 

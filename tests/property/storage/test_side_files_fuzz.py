@@ -13,15 +13,15 @@ from tests.property.storage.log_model import CONFIG, open_beside_list
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import CorruptLog, FlyMQError
 from flymq.record.checksum import crc32c
-from flymq.storage.aborted import AbortedMark, parse_entries
-from flymq.storage.checked import CheckedRanges
-from flymq.storage.checkpoint import Checkpoint, CleanMarker, Compacted
-from flymq.storage.epochs import LeaderEpochs, open_epochs
-from flymq.storage.index import OffsetIndex, TimeIndex
-from flymq.storage.note import encode_note, parse_note
-from flymq.storage.opening import open_log
-from flymq.storage.producers import Producers
-from flymq.storage.snapshot import encode_snapshot, parse_snapshot
+from flymq.storage.leader_epochs import LeaderEpochs, open_epochs
+from flymq.storage.producers.aborted_transactions import AbortedMark, parse_entries
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.producers.snapshot import encode_snapshot, parse_snapshot
+from flymq.storage.recovery.checkpoint import Checkpoint, CleanMarker, Compacted
+from flymq.storage.recovery.checksummed_note import encode_note, parse_note
+from flymq.storage.recovery.open_log import open_log
+from flymq.storage.segments.checked_ranges import CheckedRanges
+from flymq.storage.segments.index import OffsetIndex, TimeIndex
 
 DIRECTORY = Path("/data/0")
 PATH = DIRECTORY / "file"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import BackupDamaged, BackupExists, BackupNotFound, NotInArchive, TopicExists
 from flymq.spark.backup.check import check_backup

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from flymq.cli.messages import COLUMNS, Message, for_terminal, from_json, text_of, to_json, to_raw
+from flymq.cli.formats.messages import COLUMNS, Message, for_terminal, from_json, text_of, to_json, to_raw
 from flymq.client.records import ConsumerRecord
 
 HEADERS = (("trace", b"7f"), ("raw", b"\xff"), ("none", None))

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.spark.archive.archives import published, written
 
 from flymq.cli.app import app
-from flymq.cli.exits import ExitCode, run
-from flymq.cli.pipeline import pipeline
+from flymq.cli.commands.pipeline import pipeline
+from flymq.cli.exit_codes import ExitCode, run
 from flymq.spark.archive.archive import Archive
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "pipelines.md"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import Connection, ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits

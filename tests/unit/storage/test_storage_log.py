@@ -19,7 +19,7 @@ from flymq.host.disk import SystemDisk
 from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, OffsetOutOfRange, UnsupportedCompression
 from flymq.record.header import assign, parse_header, renew_checksum
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 from flymq.storage.retention import count_expired
 
 

@@ -24,8 +24,8 @@ from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import OutOfOrderSequence, ProducerFenced
 from flymq.record.control import Marker, MarkerType, encode_marker
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
-from flymq.storage.producers import DERIVED_ID_FIRST, DERIVED_MAX
+from flymq.storage.memory_log import MemoryLog
+from flymq.storage.producers.producer_state import DERIVED_ID_FIRST, DERIVED_MAX
 
 SEQUENCE_MAX = (1 << 31) - 1
 

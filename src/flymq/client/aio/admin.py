@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.descriptions import (
     BrokerInfo,
@@ -66,13 +67,13 @@ class AsyncAdmin:
                 raise
             described = await self.describe_topic(name)
             return TopicInfo(name, len(described.partitions), described.replication_factor, described.internal)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
         return TopicInfo(made.topic, made.partitions, made.replication_factor, internal=False)
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic and all its records."""
         await self._cluster.tell(topics.DeleteTopic(topic=name), Done)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
         """Return all topics, in the order of their names; the broker's own only when asked for."""
@@ -109,31 +110,20 @@ class AsyncAdmin:
     async def alter_topic(self, name: str, settings: Settings) -> None:
         """Change settings of a topic; None takes one back to its default."""
         await self._cluster.tell(topics.AlterTopic(topic=name, settings=dict(settings)), Done)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
 
     async def add_partitions(self, name: str, partitions: int) -> None:
         """Let a topic have so many partitions in all."""
         await self._cluster.tell(topics.AddPartitions(topic=name, partitions=partitions), Done)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Remove the records before these offsets; return where each partition starts now."""
-        return await self._cluster.retry(lambda: self._delete_records(before))
-
-    async def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        started: dict[TopicPartition, int] = {}
-        by_leader: dict[int, list[DeleteRecordsPartition]] = {}
-        for (topic, partition), offset in before.items():
-            leader = await self._cluster.leader_of(topic, partition)
-            by_leader.setdefault(leader, []).append(DeleteRecordsPartition(topic, partition, int(offset)))
-        for leader, parts in by_leader.items():
-            answer = await self._cluster.tell(DeleteRecords(partitions=parts), DeleteRecordsAnswer, broker=leader)
-            for part in answer.partitions:
-                if part.error is not None:
-                    self._cluster.forget(part.topic)
-                    raise error_of(part.error)
-                started[TopicPartition(part.topic, part.partition)] = part.log_start_offset
-        return started
+        parts = [DeleteRecordsPartition(*name, int(offset)) for name, offset in before.items()]
+        deleted = await ask_leaders(
+            self._cluster, parts, lambda some: DeleteRecords(partitions=some), DeleteRecordsAnswer
+        )
+        return {TopicPartition(part.topic, part.partition): part.log_start_offset for part in deleted}
 
     async def earliest_offsets(self, topic: str) -> dict[TopicPartition, int]:
         """Return the offset of the oldest record of each partition."""

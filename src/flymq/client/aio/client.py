@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from flymq.client.aio.admin import AsyncAdmin, Settings
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.consumer import AsyncConsumer, GroupPart, RebalanceListener
+from flymq.client.aio.leaders import ask_leader, ask_leaders
 from flymq.client.aio.membership import Assignor
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.aio.transaction import AsyncTransaction
@@ -36,8 +37,7 @@ from flymq.host.entropy import new_id, system_entropy
 from flymq.model.delivery import Isolation
 from flymq.model.errors import ClientClosed, InvalidSetting
 from flymq.record.record import Record
-from flymq.wire.native.codec import error_of
-from flymq.wire.native.messages.records import Consume, ConsumeAnswer, Fetch, FetchAnswer, FetchPartition
+from flymq.wire.native.messages.records import Consume, Fetch, FetchAnswer, FetchPartition
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -158,7 +158,8 @@ class AsyncFlyMQClient:
 
     async def consume(self, topic: str, offset: int = 0, *, partition: int = 0) -> ConsumerRecord:
         """Return the record at one offset."""
-        found = await self._cluster.retry(lambda: self._consume(topic, partition, int(offset)))
+        request = Consume(topic=topic, partition=partition, offset=int(offset))
+        found = await ask_leader(self._cluster, request)
         record = Record(
             None if found.key is None else bytes(found.key),
             None if found.value is None else bytes(found.value),
@@ -181,33 +182,18 @@ class AsyncFlyMQClient:
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> list[ConsumerRecord]:
         """Return the records of a partition from `offset` on, as many as fit into `max_bytes`; empty at the end."""
-        request = Fetch(
-            partitions=[FetchPartition(topic, partition, int(offset), max_bytes)],
-            max_wait_ms=max_wait_ms,
-            isolation=isolation,
+        fetched = await ask_leaders(
+            self._cluster,
+            [FetchPartition(topic, partition, int(offset), max_bytes)],
+            lambda parts: Fetch(partitions=parts, max_wait_ms=max_wait_ms, isolation=isolation),
+            FetchAnswer,
         )
-        answer = await self._cluster.retry(lambda: self._fetch(request))
         records: list[ConsumerRecord] = []
-        for part in answer.partitions:
+        for part in fetched:
             run = FetchedRun(memoryview(part.batches), offset, -1, part.aborted)
             records, _ = Decoder(self._cipher).decode(topic, partition, run)
         self._counters.records_received += len(records)
         return records[:max_records]
-
-    async def _consume(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
-        leader = await self._cluster.leader_of(topic, partition)
-        request = Consume(topic=topic, partition=partition, offset=offset)
-        return await self._cluster.tell(request, ConsumeAnswer, broker=leader)
-
-    async def _fetch(self, request: Fetch) -> FetchAnswer:
-        [asked] = request.partitions
-        leader = await self._cluster.leader_of(asked.topic, asked.partition)
-        answer = await self._cluster.tell(request, FetchAnswer, broker=leader)
-        for part in answer.partitions:
-            if part.error is not None:
-                self._cluster.forget(part.topic)
-                raise error_of(part.error)
-        return answer
 
     def consumer(
         self,

@@ -194,12 +194,12 @@ class Cluster:
             raise PartitionNotFound(f"topic {topic!r} has no partition {partition}")
         leader = metadata.partitions[partition].leader
         if leader == NO_BROKER:
-            self.forget(topic)
+            self.invalidate(topic)
             raise NotLeader(f"partition {partition} of topic {topic!r} has no leader now")
         return leader
 
-    def forget(self, topic: str) -> None:
-        """Let the next question about a topic go to the broker."""
+    def invalidate(self, topic: str) -> None:
+        """Drop the cached metadata of a topic: the next lookup asks a broker."""
         self._topics.pop(topic, None)
 
     def _learn(self, answer: MetadataAnswer) -> None:

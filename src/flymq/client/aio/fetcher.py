@@ -251,7 +251,7 @@ class Fetcher:
             self._tasks.spawn("reset the position", self._reset(cursor, version))
         elif self._cluster.may_retry(error):
             self._cluster.counters.retries += 1
-            self._cluster.forget(cursor.topic)
+            self._cluster.invalidate(cursor.topic)
             pause_s = self._cluster.backoff.delay_s(cursor.attempts, self._cluster.entropy)
             cursor.retry_at_s = self._loop.time() + pause_s
         else:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leader
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.cursor import Cursor
 from flymq.client.progress import Progress
@@ -24,7 +25,7 @@ from flymq.client.records import ConsumerRecord
 from flymq.client.retry import Backoff
 from flymq.client.settings import ProducerConfig
 from flymq.model.errors import InvalidSetting, UnreadableRecord
-from flymq.wire.native.messages.records import Consume, ConsumeAnswer
+from flymq.wire.native.messages.records import Consume
 
 if TYPE_CHECKING:
     from flymq.client.aio.consumer import AsyncConsumer
@@ -167,16 +168,12 @@ class ParallelWork:
                 run = copy_context().run
                 await asyncio.get_running_loop().run_in_executor(self._threads, run, self._handler, record)
 
-    async def _original(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
-        leader = await self._cluster.leader_of(topic, partition)
-        request = Consume(topic=topic, partition=partition, offset=offset)
-        return await self._cluster.tell(request, ConsumeAnswer, broker=leader)
-
     async def _bury(self, topic: str, partition: int, offset: int, reason: Exception) -> None:
         """Put the record, byte for byte as the log has it, into the dead-letter topic, with where it comes from."""
         assert self._dead_letters is not None
         assert self._config.dead_letter_topic is not None
-        original = await self._cluster.retry(lambda: self._original(topic, partition, offset))
+        request = Consume(topic=topic, partition=partition, offset=offset)
+        original = await ask_leader(self._cluster, request)
         origin = {
             "flymq-origin-topic": topic,
             "flymq-origin-partition": str(partition),

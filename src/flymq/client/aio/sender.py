@@ -309,7 +309,7 @@ class Sender:
             may_retry = self._cluster.may_retry(error)
         if may_retry and self._has_time(batch) and not self.is_closed:
             self._cluster.counters.retries += 1
-            self._cluster.forget(batch.topic)
+            self._cluster.invalidate(batch.topic)
             pause_s = self._cluster.backoff.delay_s(batch.attempts, self._cluster.entropy)
             self.accumulator.put_back(queue, self._loop.time() + pause_s)
             return

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from flymq.broker.broker import Broker
-from flymq.broker.partition import Slice
+from flymq.broker.replicas.partition import Slice
+from flymq.broker.service.service import Broker
 from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from flymq.broker.broker import Broker
+from flymq.broker.service.service import Broker
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.rest.bodies import JSON, media_type, read_body
 from flymq.gateways.rest.consumers import Consumers

@@ -12,6 +12,7 @@ from flymq.model.errors.backups import *
 from flymq.model.errors.base import *
 from flymq.model.errors.batches import *
 from flymq.model.errors.connections import *
+from flymq.model.errors.coordinators import *
 from flymq.model.errors.disk import *
 from flymq.model.errors.groups import *
 from flymq.model.errors.http import *

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flymq.model.errors.base import FlyMQError
+from flymq.model.errors.requests import InvalidTopicName
 
 
 class TopicNotFound(FlyMQError):
@@ -17,6 +18,13 @@ class TopicExists(FlyMQError):
 
     code = "TOPIC_EXISTS"
     hint = "Use another name, or alter the existing topic."
+
+
+class TopicIsInternal(InvalidTopicName):
+    """The topic is internal: only the broker writes it."""
+
+    code = "INTERNAL_TOPIC"
+    hint = "Use a topic whose name does not begin with `__`."
 
 
 class PartitionNotFound(FlyMQError):

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.rest.api import OPERATIONS, api_document
@@ -21,7 +21,7 @@ from flymq.gateways.rest.problems import status_of
 from flymq.gateways.rest.reference import main
 from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
-from flymq.model.errors import FlyMQError, all_errors
+from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors
 from flymq.model.histogram import Histogram
 from flymq.server.health import Phase
 from flymq.server.observation import Observation
@@ -66,6 +66,8 @@ def test_an_error_that_is_not_in_the_table_has_the_status_of_its_kind() -> None:
         """Not known to the table."""
 
     assert status_of(NewError) == 404
+    assert status_of(TopicIsInternal) == 403
+    assert status_of(NotCoordinator) == status_of(CoordinatorLoading) == 503
     assert status_of(FlyMQError) == 500
 
 

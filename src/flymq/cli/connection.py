@@ -1,0 +1,87 @@
+"""The client that the connection options describe."""
+
+from __future__ import annotations
+
+import sys
+from getpass import getpass
+from pathlib import Path
+from typing import Unpack
+
+import click
+
+from flymq.cli.exit_codes import ExitCode
+from flymq.cli.options import connection_given
+from flymq.client.settings import ClientSettings
+from flymq.client.sync.client import FlyMQClient
+from flymq.model.errors import FlyMQError
+
+_COMPLETION_TIMEOUT_MS = 500
+
+
+def connect(address: str | None = None, **settings: Unpack[ClientSettings]) -> FlyMQClient:
+    """Return a client as the options say, or to another address, with more settings. Use it in a `with` block."""
+    server, connection = connection_settings(click.get_current_context())
+    connection.update(settings)
+    return FlyMQClient(address or server, **connection)
+
+
+def connection_settings(context: click.Context) -> tuple[str | None, ClientSettings]:
+    """Return the address that was given, if one was, and the SDK's settings for the connection."""
+    given = connection_given(context)
+    server: str | None = given.pop("server", None)
+    timeout_ms: int | None = given.pop("timeout", None)
+    password_file: Path | None = given.pop("password_file", None)
+    settings: ClientSettings = {"client_id": "flymq-cli", **given}  # type: ignore[typeddict-item]
+    if timeout_ms is not None:
+        settings["request_timeout_ms"] = settings["connect_timeout_ms"] = timeout_ms
+    if "username" in given:
+        settings["password"] = _password(given["username"], password_file)
+    return server, settings
+
+
+def _password(user: str, file: Path | None) -> str:
+    """Read it from its file, or ask for it. Never from the command line, where every user could read it."""
+    if file is not None:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    if sys.stdin.isatty():
+        return getpass(f"Password of {user}: ")
+    raise click.UsageError("--user needs --password-file where nobody can be asked.")
+
+
+def complete_topics(context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the topics that begin so, for a shell's completion: quickly, silently, or not at all."""
+    given = connection_given(context)
+    if "username" in given and "password_file" not in given:
+        return []
+    server, settings = connection_settings(context)
+    settings["connect_timeout_ms"] = settings["request_timeout_ms"] = _COMPLETION_TIMEOUT_MS
+    try:
+        with FlyMQClient(server, **settings) as client:
+            return [name for name in client.list_topics() if name.startswith(incomplete)]
+    except FlyMQError:
+        return []
+
+
+topic_argument = click.argument("topic", shell_complete=complete_topics)
+
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Go on only if the person means it: says so now, or has said so with --yes."""
+    if is_sure:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("This needs --yes where nobody can be asked.")
+    if not click.confirm(question, err=True):
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+encryption_option = click.option(
+    "--encryption-key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Encrypt and decrypt values end to end with the key in this file.",
+)
+
+
+def encryption_settings(file: Path | None) -> ClientSettings:
+    """Return the SDK's settings for a key in a file: 32 bytes as hex or base64 text, such as generate_key() gives."""
+    return {} if file is None else {"encryption_key": file.read_text(encoding="ascii", errors="replace").strip()}
