@@ -35,6 +35,11 @@ class Flusher:
         self.rounds = 0
         """Rounds of fsync so far, for metrics."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an fsync has failed: what is in the page cache can no longer be trusted."""
+        return self._failure is not None
+
     def durable(self, log: Log, end_offset: int) -> asyncio.Future[None]:
         """Return a future that is done when everything before `end_offset` is on the disk."""
         future = asyncio.get_running_loop().create_future()
