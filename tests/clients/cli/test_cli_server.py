@@ -16,7 +16,7 @@ from tests.clients.cli.conftest import Flymq, StartFlymq
 from flymq import __version__
 from flymq.broker.access.passwords import hash_password
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.testing import TestBroker, running_broker
 
