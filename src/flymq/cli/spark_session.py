@@ -14,8 +14,8 @@ import click
 from flymq.cli.options import connection_given
 from flymq.cli.output import note
 from flymq.model.errors import FlyMQError, PipelineFailed
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.failures import failure_of
 from flymq.spark.session import LOCAL_MASTER, open_session
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flymq.server.build import Server
+from flymq.host.host import system_host
+from flymq.host.process import raise_open_files_limit
+from flymq.server.assemble import Server, assemble
 from flymq.server.settings import load_config
 
 
@@ -75,7 +77,8 @@ class _BrokerThread(threading.Thread):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        server = Server(load_config(file=self._config_file, environ={}, flags=self._flags))
+        raise_open_files_limit()
+        server = assemble(system_host(), load_config(file=self._config_file, environ={}, flags=self._flags))
         await server.start()
         self._server = server
         self._ready.set()

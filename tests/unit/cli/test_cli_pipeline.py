@@ -73,7 +73,7 @@ def test_verify_fails_for_an_archive_that_is_not_whole(archive: Archive, capsys:
     path = next(archive.root.rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
     assert run(app, ["pipeline", "verify", str(archive.root)]) == ExitCode.FAILED
-    assert f"{path} was cut short" in capsys.readouterr().err
+    assert f"{path} was truncated" in capsys.readouterr().err
 
 
 def test_an_empty_list_says_how_to_begin(

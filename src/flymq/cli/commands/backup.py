@@ -19,7 +19,7 @@ from flymq.host.clock import SystemClock
 
 if TYPE_CHECKING:
     from flymq.spark.backup.contents import Backup
-    from flymq.spark.jobs.folder import Progress
+    from flymq.spark.jobs.execution.pipeline_state import Progress
 
 _folder_argument = click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
 backup_argument = click.argument("path", type=click.Path(file_okay=False, path_type=Path), metavar="BACKUP")

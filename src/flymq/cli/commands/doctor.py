@@ -31,6 +31,7 @@ from flymq.client.aio.connection import connect
 from flymq.client.metrics import Counters
 from flymq.client.settings import Address, ClientSettings, ConnectionConfig, parse_addresses, pick
 from flymq.host.disk import SystemDisk
+from flymq.host.network import SystemNetwork
 from flymq.model.errors import (
     BrokenFrame,
     BrokerUnavailable,
@@ -252,7 +253,7 @@ def check_limits(address: Address, settings: ClientSettings) -> list[Finding]:
 
 
 async def _version(address: Address, config: ConnectionConfig) -> str:
-    connection = await connect(address, config, Counters())
+    connection = await connect(address, config, Counters(), SystemNetwork())
     connection.close()
     await asyncio.sleep(0)  # let the loop call connection_lost
     return connection.server_version

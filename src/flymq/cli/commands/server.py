@@ -15,7 +15,7 @@ from flymq.cli.codec_warning import CODEC_ADVICE, CODEC_IS_SLOW
 from flymq.cli.options import Noun, parse_assignment
 from flymq.cli.output import note
 from flymq.record.codec import COMPILED
-from flymq.server.build import Server
+from flymq.server.assemble import Server
 from flymq.server.main import run
 from flymq.server.settings import load_config
 

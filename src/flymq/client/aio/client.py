@@ -33,7 +33,8 @@ from flymq.client.settings import (
     parse_addresses,
     pick,
 )
-from flymq.host.entropy import new_id, system_entropy
+from flymq.host.entropy import new_id
+from flymq.host.host import Host
 from flymq.model.delivery import Isolation
 from flymq.model.errors import ClientClosed, InvalidSetting
 from flymq.record.record import Record
@@ -49,16 +50,21 @@ class AsyncFlyMQClient:
     """A client of a FlyMQ broker or cluster, for asyncio.
 
     It connects on first use and reconnects by itself. `bootstrap_servers` is "host:port", several of them separated by
-    commas, or a list; without it, the environment variable FLYMQ_BOOTSTRAP or localhost:9092.
+    commas, or a list; without it, the environment variable FLYMQ_BOOTSTRAP or localhost:9092. `on_host` is the machine
+    it runs on, if that is a simulated one.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Iterable[str] | None = None, **settings: Unpack[ClientSettings]
+        self,
+        bootstrap_servers: str | Iterable[str] | None = None,
+        *,
+        on_host: Host | None = None,
+        **settings: Unpack[ClientSettings],
     ) -> None:
         check_known(settings, ClientSettings)
         connection = pick(ConnectionConfig, settings, addresses=parse_addresses(bootstrap_servers))
         self._counters = Counters(connection.client_id)
-        self._cluster = Cluster(connection, self._counters)
+        self._cluster = Cluster(connection, self._counters, on_host)
         self._producer_settings = {
             name: value for name, value in settings.items() if name in ProducerSettings.__annotations__
         }
@@ -127,12 +133,13 @@ class AsyncFlyMQClient:
         if known:
             producer = known.pop()
         else:
+            new_name = f"{self._cluster.config.client_id}-{new_id(self._cluster.entropy)}"
             producer = AsyncProducer(
                 self._cluster,
                 self._producer_config,
                 self._cipher,
                 self._tracing,
-                transactional_id=transactional_id or f"{self._cluster.config.client_id}-{new_id(system_entropy())}",
+                transactional_id=transactional_id or new_name,
                 transaction_timeout_ms=timeout_ms,
             )
             self._register(producer)

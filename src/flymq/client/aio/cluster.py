@@ -10,7 +10,7 @@ from flymq.client.aio.connection import Connection, connect
 from flymq.client.metrics import Counters
 from flymq.client.retry import Backoff
 from flymq.client.settings import Address, ConnectionConfig
-from flymq.host.entropy import Entropy, system_entropy
+from flymq.host.host import Host, system_host
 from flymq.model.errors import (
     BrokenFrame,
     BrokerUnavailable,
@@ -35,14 +35,15 @@ class Cluster:
         self,
         config: ConnectionConfig,
         counters: Counters,
-        entropy: Entropy | None = None,
+        host: Host | None = None,
         *,
         expects_broker: bool = False,
     ) -> None:
         self.config = config
         self.counters = counters
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self.entropy = entropy or system_entropy()
+        self.host = host or system_host()
+        self.entropy = self.host.entropy
         self.request_timeout_s = config.request_timeout_ms / 1000
         self._addresses: dict[int, Address] = {}  # by broker id
         self._connections: dict[Address, Connection] = {}
@@ -94,7 +95,7 @@ class Cluster:
         return await asyncio.shield(attempt)
 
     async def _open(self, address: Address) -> Connection:
-        connection = await connect(address, self.config, self.counters)
+        connection = await connect(address, self.config, self.counters, self.host.network)
         if self._is_closed:
             connection.close()
             raise ClientClosed

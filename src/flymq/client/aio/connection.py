@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 import flymq
 from flymq.client.metrics import Counters
 from flymq.client.settings import Address, ConnectionConfig
+from flymq.host.network import Network
 from flymq.model.errors import (
     BrokenFrame,
     BrokerUnavailable,
@@ -190,18 +191,17 @@ class Connection(asyncio.BufferedProtocol):
                 future.exception()  # retrieve it, so that asyncio does not warn about a request no longer awaited
 
 
-async def connect(address: Address, config: ConnectionConfig, counters: Counters) -> Connection:
+async def connect(address: Address, config: ConnectionConfig, counters: Counters, network: Network) -> Connection:
     """Open a connection, exchange HELLO, and authenticate if the client has credentials."""
     host, port = address
-    loop = asyncio.get_running_loop()
     timeout_s = config.connect_timeout_ms / 1000
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
+            connection = await network.connect(
                 lambda: Connection(address, counters, payload_bytes_max=(1 << 32) - 1),
                 host,
                 port,
-                ssl=config.ssl_context(),
+                config.ssl_context(),
             )
     except TimeoutError:
         counters.connect_failures += 1

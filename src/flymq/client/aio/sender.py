@@ -19,7 +19,6 @@ from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.connection import Connection
 from flymq.client.deliveries import Batch, settled
 from flymq.client.settings import ProducerConfig
-from flymq.host.clock import Clock, SystemClock
 from flymq.host.tasks import Tasks
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
@@ -55,13 +54,12 @@ class Sender:
         *,
         transactional_id: str = "",
         transaction_timeout_ms: int = 60_000,
-        clock: Clock | None = None,
     ) -> None:
         self._cluster = cluster
         self._config = config
         self.transactional_id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._clock = clock or SystemClock()
+        self._clock = cluster.host.clock
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._tasks = Tasks(self._task_failed)

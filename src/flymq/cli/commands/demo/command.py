@@ -70,8 +70,8 @@ def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
     """
     from flymq.spark.jobs.aggregate import AggregateJob
     from flymq.spark.jobs.connection import Connection
-    from flymq.spark.jobs.folder import Pipelines
-    from flymq.spark.jobs.running import run_in_session
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
+    from flymq.spark.jobs.execution.runner import run_in_session
     from flymq.spark.session import QUICK_START
 
     job = AggregateJob(

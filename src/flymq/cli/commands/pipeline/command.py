@@ -24,7 +24,7 @@ from flymq.host.clock import SystemClock
 from flymq.model.errors import RequestTimedOut
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder
 
 _POLL_INTERVAL_S = 0.1
 _UNKNOWN = "-"
@@ -134,7 +134,7 @@ def verify(context: click.Context, archive: Path) -> None:
 
 
 def _pipelines(state_dir: Path) -> Any:
-    from flymq.spark.jobs.folder import Pipelines
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
     from flymq.spark.session import spark_version
 
     spark_version()

@@ -19,7 +19,7 @@ from flymq.cli.output import note, show
 from flymq.model.errors import PipelineFailed
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder, Pipelines, Progress
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Pipelines, Progress
     from flymq.spark.jobs.job import Job
 
 _POLL_INTERVAL_S = 0.1
@@ -81,7 +81,7 @@ def endless_options(every: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 def start(job: Job, running: RunningOptions) -> None:
     """Save the job under its name and run it."""
-    from flymq.spark.jobs.folder import Pipelines
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
     from flymq.spark.session import spark_version
 
     spark_version()
@@ -96,7 +96,7 @@ def start(job: Job, running: RunningOptions) -> None:
 def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
     """Fix the schema of a job that reads JSON: the one it started with, or inferred from recent messages."""
     from flymq.spark.jobs.job import SqlJob
-    from flymq.spark.samples import infer_schema
+    from flymq.spark.sampling import infer_schema
 
     if not isinstance(job, SqlJob) or job.schema is not None:
         return job
@@ -110,7 +110,7 @@ def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
 
 def run_here(folder: PipelineFolder) -> None:
     """Run a pipeline in this process, and show its progress."""
-    from flymq.spark.jobs.running import run_pipeline
+    from flymq.spark.jobs.execution.runner import run_pipeline
 
     note(f"Pipeline {folder.name}: starting Spark. Ctrl-C stops it after the current batch.")
     display = _Display(folder.name)
@@ -124,7 +124,7 @@ def run_here(folder: PipelineFolder) -> None:
 
 def _run_in_background(folder: PipelineFolder) -> None:
     """Start a process for the pipeline, and return when it runs or has failed to start."""
-    from flymq.spark.jobs.folder import State
+    from flymq.spark.jobs.execution.pipeline_state import State
 
     command = [sys.executable, "-m", "flymq", "pipeline", "resume", folder.name, "--state-dir", str(folder.path.parent)]
     before = folder.progress()
