@@ -1,9 +1,9 @@
-"""The record codec in use: the compiled one, or its twin in plain Python where none could be built."""
+"""The record codec in use: the compiled one, or the plain Python one where that could not be built."""
 
 from __future__ import annotations
 
 COMPILED: bool
-"""False where no compiler was at hand at install time: all works, encoding and decoding take 30 to 60 × longer."""
+"""False if no compiler was available at install time: encoding and decoding then take 30 to 60 times longer."""
 
 try:
     from flymq.record._fast import (
