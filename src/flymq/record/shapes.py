@@ -1,4 +1,4 @@
-"""The shapes in which records pass between the codec and its callers."""
+"""The data types of the record codec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from flymq.record.header import Buffer
 
 Header: TypeAlias = tuple[str, bytes | None]
-"""A name and a value that travel beside a record; names may repeat, and their order is kept."""
+"""A record header: name and value; names may repeat, and their order is kept."""
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value."""
