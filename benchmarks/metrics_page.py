@@ -22,13 +22,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import prometheus_client
+from flymq.broker.catalog import PartitionEntry
 from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.figures import figure
 from benchmarks.row import Row, row, show
-from flymq.broker.catalog import PartitionEntry
 from flymq.gateways.turns import Turns
 from flymq.model.histogram import BOUNDS_S, Histogram
 from flymq.server.monitoring.metrics import Measured, detailed_page
@@ -211,7 +211,7 @@ def _observing(quick: bool) -> Row:
 
 _IMPORT = """
 import asyncio, resource, time
-import flymq.server.build
+import flymq.server.assemble
 def resident_kb():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() // 1024
 before_kb, began_s = resident_kb(), time.process_time()

@@ -53,8 +53,8 @@ _BEHAVIOUR = """\
   INVALID_PRODUCER_EPOCH for Produce; clients with KIP-360 then abort, get a new epoch and continue.
 - Groups with `group.protocol=consumer` (KIP-848): the assignors are `uniform` and `range`; racks are stored and not
   used. The session timeout and the heartbeat interval are set by the broker (`groups.consumer_session_timeout_ms`,
-  `groups.consumer_heartbeat_ms`). A topic pattern must match the whole name, in the syntax of RE2 without flags, named
-  groups and character classes in double brackets; it never matches internal topics.
+  `groups.consumer_heartbeat_ms`). A topic pattern must match the whole name, in the syntax of RE2 without Unicode
+  classes; it never matches internal topics.
 - A group can change between the two protocols only while it has no members; its offsets are kept. Until then, members
   of the other protocol are rejected: JoinGroup with INCONSISTENT_GROUP_PROTOCOL, ConsumerGroupHeartbeat with
   GROUP_ID_NOT_FOUND.

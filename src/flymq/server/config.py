@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from flymq.broker.passwords import PasswordHash
+from flymq.broker.access.passwords import PasswordHash
 from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
 

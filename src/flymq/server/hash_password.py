@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 from getpass import getpass
-from secrets import token_bytes
 
-from flymq.broker.passwords import SALT_BYTES, hash_password
+from flymq.broker.access.passwords import SALT_BYTES, hash_password
+from flymq.host.entropy import system_entropy
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     if not password:
         print("The password is empty.\nTry: type one, or pipe it in.", file=sys.stderr)
         return 2
-    print(hash_password(password, salt=token_bytes(SALT_BYTES)))
+    print(hash_password(password, salt=system_entropy().getrandbits(8 * SALT_BYTES).to_bytes(SALT_BYTES)))
     return 0
 
 

@@ -7,7 +7,9 @@ import logging
 import signal
 from collections.abc import Callable
 
-from flymq.server.build import Server
+from flymq.host.host import system_host
+from flymq.host.process import raise_open_files_limit
+from flymq.server.assemble import Server, assemble
 from flymq.server.config import Config
 from flymq.server.logging_setup import set_up_logging
 
@@ -21,7 +23,8 @@ def run(config: Config, on_ready: Callable[[Server], None]) -> int:
 
 
 async def _run(config: Config, on_ready: Callable[[Server], None]) -> int:
-    server = Server(config)
+    raise_open_files_limit()
+    server = assemble(system_host(), config)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

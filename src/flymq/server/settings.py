@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from flymq.broker.passwords import PasswordHash, parse_password_hash
+from flymq.broker.access.passwords import PasswordHash, parse_password_hash
 from flymq.model.errors import InvalidSetting
 from flymq.server.config import DEV_DEFAULTS, INT64_MAX, Config
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import BackupDamaged, BackupExists, BackupNotFound, NotInArchive, TopicExists
 from flymq.spark.backup.check import check_backup
@@ -173,7 +173,7 @@ def test_the_command_line_lists_verifies_and_plans_without_spark(backup, copy, c
     (listed,) = json.loads(capsys.readouterr().out)
     assert listed["name"] == "monday" and listed["topics"] == {"orders": 300, "unused": 0, "users": 1}
     assert run(app, ["backup", "verify", str(backup)]) == 0
-    assert "monday is whole" in capsys.readouterr().err
+    assert "monday is complete" in capsys.readouterr().err
     next(copy.glob("data/**/*.parquet")).write_bytes(b"cut")
     assert run(app, ["backup", "verify", str(copy)]) == 1
     with running_broker() as empty:

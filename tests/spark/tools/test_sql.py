@@ -2,7 +2,7 @@
 
 import pytest
 
-from flymq.cli.sql import print_rows
+from flymq.cli.commands.sql import print_rows
 from flymq.client.serializers import to_json
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import QueryFailed, TableNotFound

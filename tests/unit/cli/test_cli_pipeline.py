@@ -11,8 +11,8 @@ import pytest
 from tests.unit.spark.archive.archives import published, written
 
 from flymq.cli.app import app
-from flymq.cli.exits import ExitCode, run
-from flymq.cli.pipeline import pipeline
+from flymq.cli.commands.pipeline import pipeline
+from flymq.cli.exit_codes import ExitCode, run
 from flymq.spark.archive.archive import Archive
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "pipelines.md"
@@ -40,7 +40,7 @@ def test_a_command_that_the_page_shows_is_one(line: str) -> None:
         ("archive orders --to x --every soon", "'soon' is not a number with one of the units"),
         ("restore x --until -5", "It takes a time"),
         ("restore x --offsets 5", "'5' is not PARTITION:START-END"),
-        ("mirror orders --source a:1 --source-set colour=red", "--source-set has no colour for FlyMQ"),
+        ("mirror orders --source a:1 --source-set colour=red", "--source-set does not take colour for FlyMQ"),
         ("status ../etc", "there is no pipeline '../etc'"),
         ("stop nothing", "there is no pipeline 'nothing'"),
     ],

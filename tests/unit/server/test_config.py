@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.model.delivery import CleanupPolicy
 from flymq.model.errors import InvalidSetting
 from flymq.server.config import ClientAuth, Config, LogFormat

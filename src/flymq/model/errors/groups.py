@@ -126,7 +126,7 @@ class InvalidTopicPattern(InvalidRequest):
     """The topic pattern is not a valid regular expression, or uses unsupported syntax."""
 
     code = "INVALID_TOPIC_PATTERN"
-    hint = "The message gives the position; lookahead and backreferences are not supported."
+    hint = "Patterns use RE2 syntax: no lookahead, no backreferences."
 
 
 class OtherGroupType(FlyMQError):

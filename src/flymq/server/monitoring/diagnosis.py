@@ -6,13 +6,12 @@ thumb, set here only; docs/how-to/monitoring.md explains them.
 
 from __future__ import annotations
 
-import os
-import time
 from collections import deque
 from dataclasses import dataclass, field
 
 from flymq.gateways.rest.shapes import Diagnosis, Limitation
 from flymq.gateways.turns import Turns
+from flymq.host.process import thread_cpu_s
 from flymq.model.names import TopicPartition
 from flymq.server.monitoring.metrics import Measured
 
@@ -77,16 +76,16 @@ class Samples:
 async def take_sample(measured: Measured) -> Sample:
     """Take a sample, yielding to the event loop every few milliseconds."""
     broker, turns = measured.broker, Turns()
-    disk = os.statvfs(measured.data_dir)
+    space = measured.disk.space(measured.data_dir)
     sample = Sample(
         at_s=broker.clock.monotonic_s(),
-        loop_cpu_s=time.thread_time(),
+        loop_cpu_s=thread_cpu_s(),
         lag_sum_s=measured.loop_lag.sum_s,
         lag_count=measured.loop_lag.count,
         fsync_sum_s=measured.fsync.sum_s,
         fsync_count=measured.fsync.count,
         buffer_share=measured.shared.budget.used_share,
-        disk_free_share=disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0,
+        disk_free_share=space.free_bytes / space.size_bytes if space.size_bytes else 1.0,
     )
     for topic in list(broker.topics):
         if not topic.is_internal:

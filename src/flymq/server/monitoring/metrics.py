@@ -10,32 +10,29 @@ where much is computed before the next line.
 
 from __future__ import annotations
 
-import os
 import platform
-import resource
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flymq import __version__
-from flymq.broker.broker import Broker
-from flymq.broker.catalog import PartitionEntry
-from flymq.broker.groups import NO_OFFSET
-from flymq.broker.lag import Lag
-from flymq.broker.partition import Partition
+from flymq.broker.coordinators.groups import NO_OFFSET
+from flymq.broker.replicas.lag import Lag
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.service.service import Broker
+from flymq.cluster.catalog import PartitionEntry
 from flymq.coordination.entries import TransactionState
 from flymq.coordination.group import GroupState
 from flymq.coordination.groups import AnyGroup
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
+from flymq.host import process
+from flymq.host.disk import Disk
 from flymq.model.exposition import counters, gauge, gauges, histograms, labels
 from flymq.model.histogram import Histogram
 from flymq.model.names import TopicPartition
 from flymq.record.codec import COMPILED
-
-_PAGE_BYTES = resource.getpagesize()
 
 
 @dataclass(slots=True)
@@ -47,6 +44,7 @@ class Measured:
     shared: SharedByConnections
     fsync: Histogram
     loop_lag: Histogram
+    disk: Disk
     data_dir: Path
     started_at_s: float
     """Start time of the process, wall clock."""
@@ -74,15 +72,12 @@ def _process(measured: Measured) -> Iterator[str]:
     yield from histograms(
         "flymq_event_loop_lag_seconds", "Event loop lag, measured ten times a second.", [("", measured.loop_lag)]
     )
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    yield from counters(
-        "process_cpu_seconds_total", "Total user and system CPU time.", [("", usage.ru_utime + usage.ru_stime)]
-    )
-    yield from gauge("process_resident_memory_bytes", "Resident memory size.", ("", _resident_bytes(usage)))
-    if (open_files := _open_files()) is not None:
+    yield from counters("process_cpu_seconds_total", "Total user and system CPU time.", [("", process.cpu_s())])
+    yield from gauge("process_resident_memory_bytes", "Resident memory size.", ("", process.resident_bytes()))
+    if (open_files := process.open_files()) is not None:
         yield from gauge("process_open_fds", "Number of open file descriptors.", ("", open_files))
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield from gauge("process_max_fds", "Maximum number of open file descriptors.", ("", allowed))
+    open_files_max = process.open_files_max()
+    yield from gauge("process_max_fds", "Maximum number of open file descriptors.", ("", open_files_max))
 
 
 def _connections(measured: Measured) -> Iterator[str]:
@@ -144,13 +139,9 @@ def _storage(measured: Measured) -> Iterator[str]:
         "Fsync latency; one fsync serves many producers.",
         [("", measured.fsync)],
     )
-    disk = os.statvfs(measured.data_dir)
-    yield from gauge(
-        "flymq_disk_free_bytes", "Free space of the data directory's filesystem.", ("", disk.f_bavail * disk.f_frsize)
-    )
-    yield from gauge(
-        "flymq_disk_size_bytes", "Size of the data directory's filesystem.", ("", disk.f_blocks * disk.f_frsize)
-    )
+    space = measured.disk.space(measured.data_dir)
+    yield from gauge("flymq_disk_free_bytes", "Free space of the data directory's filesystem.", ("", space.free_bytes))
+    yield from gauge("flymq_disk_size_bytes", "Size of the data directory's filesystem.", ("", space.size_bytes))
 
 
 def _groups(broker: Broker) -> Iterator[str]:
@@ -193,22 +184,6 @@ def _transactions(broker: Broker) -> Iterator[str]:
 
 def _by(name: str, counts: dict[str, int]) -> list[tuple[str, float]]:
     return [(labels(**{name: value}), count) for value, count in sorted(counts.items())]
-
-
-def _open_files() -> int | None:
-    """Return the number of open file descriptors, if the operating system provides it."""
-    try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
-    except OSError:
-        return None
-
-
-def _resident_bytes(usage: resource.struct_rusage) -> int:
-    """Return the resident memory; the peak where the operating system provides no current value."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 # --- /metrics/detailed: topics, partitions and groups ---------------------------------------------------------------

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from flymq.broker.broker import Broker
+from flymq.broker.service.service import Broker
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
 from flymq.gateways.rest.shapes import Diagnosis, Health
+from flymq.host.disk import Disk
 from flymq.host.tasks import Tasks
 from flymq.model.errors import BrokerStarting
 from flymq.model.histogram import Histogram
@@ -23,14 +23,17 @@ from flymq.server.monitoring.metrics import Measured, broker_page, detailed_page
 class Monitor:
     """Monitors one broker, from process start on."""
 
-    def __init__(self, broker_id: int, shared: SharedByConnections, fsync: Histogram, data_dir: Path) -> None:
+    def __init__(
+        self, broker_id: int, shared: SharedByConnections, fsync: Histogram, disk: Disk, data_dir: Path
+    ) -> None:
         self.phase = Phase.STARTING
         self.listeners: list[Listener] = []
         self._broker_id = broker_id
         self._shared = shared
         self._fsync = fsync
+        self._disk = disk
         self._data_dir = data_dir
-        self._started_at_s = time.time()
+        self._started_at_s = shared.clock.now_ms() / 1000
         self._began_s = shared.clock.monotonic_s()
         self._loop_lag = LoopLag()
         self._measured: Measured | None = None
@@ -47,6 +50,7 @@ class Monitor:
             self._shared,
             self._fsync,
             self._loop_lag.histogram,
+            self._disk,
             self._data_dir,
             self._started_at_s,
         )

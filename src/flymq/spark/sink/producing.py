@@ -13,8 +13,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec import structs
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leaders
 from flymq.host.clock import SystemClock
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
@@ -22,7 +24,6 @@ from flymq.record.header import Buffer
 from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.encoding import BatchEncoder
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch, ProduceBatchAnswer
 from flymq.wire.native.messages.session import Done
 from flymq.wire.native.messages.transactions import (
@@ -136,30 +137,5 @@ class AttemptProducer:
 
 async def _send_all(cluster: Cluster, request: ProduceBatch, parcels: Sequence[Parcel]) -> None:
     """Send until everything is written. Batches of one partition stay in order: the rest waits behind a failed one."""
-    left = list(parcels)
-
-    async def attempt() -> None:
-        nonlocal left
-        by_leader: dict[int, list[Parcel]] = {}
-        for parcel in left:
-            by_leader.setdefault(await cluster.leader_of(*parcel.name), []).append(parcel)
-        for leader, share in by_leader.items():
-            answer = await cluster.tell(_with(request, share), ProduceBatchAnswer, broker=leader)
-            failures = [part for part in answer.partitions if part.error is not None]
-            failed = {TopicPartition(part.topic, part.partition) for part in failures}
-            done = {id(parcel) for parcel in share if parcel.name not in failed}
-            left = [parcel for parcel in left if id(parcel) not in done]
-            for part in failures:
-                cluster.forget(part.topic)
-                assert part.error is not None
-                raise error_of(part.error)
-
-    await cluster.retry(attempt)
-
-
-def _with(request: ProduceBatch, parcels: Sequence[Parcel]) -> ProduceBatch:
-    return ProduceBatch(
-        partitions=[PartitionBatches(*parcel.name, batches=parcel.batch) for parcel in parcels],
-        acks=request.acks,
-        transactional_id=request.transactional_id,
-    )
+    batches = [PartitionBatches(*parcel.name, batches=parcel.batch) for parcel in parcels]
+    await ask_leaders(cluster, batches, lambda some: structs.replace(request, partitions=some), ProduceBatchAnswer)

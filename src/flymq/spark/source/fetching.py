@@ -7,16 +7,15 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.model.delivery import Isolation
 from flymq.model.errors import OffsetOutOfRange, RequestTimedOut
-from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
 from flymq.record.reading import Aborted, end_offset
 from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.source.offsets import lost
 from flymq.spark.source.planning import OffsetRange
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import (
     AT_EARLIEST,
     Fetch,
@@ -95,17 +94,6 @@ class RangeFetch:
 
 
 async def _fetch(cluster: Cluster, request: Fetch) -> FetchedPartition:
-    return await cluster.retry(lambda: _fetch_once(cluster, request))
-
-
-async def _fetch_once(cluster: Cluster, request: Fetch) -> FetchedPartition:
     [asked] = request.partitions
-    name = TopicPartition(asked.topic, asked.partition)
-    leader = await cluster.leader_of(*name)
-    answer = await cluster.tell(request, FetchAnswer, broker=leader)
-    for part in answer.partitions:
-        if part.error is not None:
-            cluster.forget(part.topic)
-            raise error_of(part.error)
-        return part
-    return FetchedPartition(*name)
+    found = await ask_leaders(cluster, request.partitions, lambda _: request, FetchAnswer)
+    return found[0] if found else FetchedPartition(asked.topic, asked.partition)

@@ -115,7 +115,7 @@ async def _list(cluster: Cluster, wanted: Offsets, isolation: Isolation) -> Offs
     for topic in {name.topic for name in wanted}:
         known = await cluster.retry(lambda topic=topic: cluster.topic(topic))  # type: ignore[misc]
         if any(name.partition >= len(known.partitions) for name in wanted if name.topic == topic):
-            cluster.forget(topic)  # partitions were added
+            cluster.invalidate(topic)  # partitions were added
     found = await list_offsets(cluster, wanted, isolation)
     return {name: found[name].offset for name in wanted}
 
