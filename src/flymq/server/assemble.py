@@ -125,7 +125,7 @@ class Server:
         return Catalog(store)
 
     def _open_topics(self) -> Flusher:
-        """Make room for the logs, and what brings them to the disk."""
+        """Create the topics and the flusher."""
         flusher = Flusher(self._flush_threads, self._tasks, self._stop_after)
         self.topics = Topics(self._directory, flusher, self._host.clock)
         self._undo.callback(self._close_logs)
@@ -154,7 +154,7 @@ class Server:
             if listener.http_port is not None:
                 raise AddressInUse(error.message, hint="Set listener.http_port to another port, or to -1.") from None
             logger.warning(
-                "%s, so HTTP is served on port %d alone. To choose another: listener.http_port",
+                "%s, so HTTP is served on port %d only. Set listener.http_port to use another port",
                 error.message,
                 listener.port,
             )
