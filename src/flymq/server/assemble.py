@@ -157,7 +157,7 @@ class Server:
         return [
             Gateway("native", speaks_native, lambda: NativeConnection(service, shared, NATIVE_HANDLERS)),
             http,
-            # Last: a request of Kafka's has no mark of its own, only a length and a number that can be one.
+            # Last: a Kafka request has no magic number, only a length and an API key that other bytes can look like.
             Gateway("kafka", speaks_kafka, lambda: KafkaConnection(service, shared, KAFKA_HANDLERS)),
         ]
 
