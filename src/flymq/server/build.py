@@ -118,7 +118,7 @@ class Server:
         undo.push_async_callback(self._tasks.close)
         self.observation.start(self._tasks)
         tls = _tls_context(config.tls)
-        http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
+        http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared, self._tasks))
         http_limits = _limits(config, config.limits.http_connections_max)
         self._http_listener = Listener([http], self._shared, http_limits, self._tasks, tls)
         undo.push_async_callback(self._http_listener.close, within_s=_STOP_WITHIN_S)

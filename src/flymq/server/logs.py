@@ -35,9 +35,8 @@ def set_up_logs(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.value.upper())
     root.propagate = False
-    # What these warn about, such as bytes that are no HTTP, is an everyday matter of a port on a network.
-    for name in ("uvicorn.error", "asyncio"):
-        other = logging.getLogger(name)
-        other.handlers[:] = [handler]
-        other.setLevel(logging.ERROR)
-        other.propagate = False
+    # What asyncio warns about, such as a connection that broke, is an everyday matter of a port on a network.
+    other = logging.getLogger("asyncio")
+    other.handlers[:] = [handler]
+    other.setLevel(logging.ERROR)
+    other.propagate = False
