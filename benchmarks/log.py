@@ -23,8 +23,8 @@ from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
 from flymq.record.checksum import crc32c
 from flymq.record.header import parse_header
-from flymq.storage.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
+from flymq.storage.recovery.open_log import open_log
 
 _MB = 1 << 20
 _SEGMENT_BYTES = 128 * _MB

@@ -54,8 +54,8 @@ _BEHAVIOUR = """\
   INVALID_PRODUCER_EPOCH for Produce; clients that know of KIP-360 then abort, take a new epoch and go on.
 - Groups with `group.protocol=consumer` (KIP-848): the broker shares out by `uniform` or `range`; racks are kept and not
   used. The session timeout and the interval of heartbeats are the broker's (`groups.consumer_session_timeout_ms`,
-  `groups.consumer_heartbeat_ms`). A pattern of topics must match the whole name, in the language of RE2 without flags,
-  names of groups and character classes in double brackets; it never means the broker's own topics.
+  `groups.consumer_heartbeat_ms`). A pattern of topics must match the whole name, in the language of RE2 without
+  Unicode classes; it never means the broker's own topics.
 - A group changes between the two protocols only while it has no members; its offsets stay. Members of the other one
   are refused until then: JoinGroup with INCONSISTENT_GROUP_PROTOCOL, ConsumerGroupHeartbeat with GROUP_ID_NOT_FOUND.
 - The address that Metadata tells is the one the client dialled, unless `listener.advertised_host` says otherwise.

@@ -9,8 +9,8 @@ from functools import partial
 from tests.simulation.producers import MUST_BEGIN_ANEW, Producer
 from tests.simulation.world import Node, World
 
-from flymq.broker.consumer_groups import Place
-from flymq.broker.groups import Committer, Joined
+from flymq.broker.coordinators.consumer_groups import Place
+from flymq.broker.coordinators.groups import Committer, Joined
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import Group, Join

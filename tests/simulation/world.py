@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 from tests.simulation.virtual_time import LoopClock
 
 from flymq.broker.admin import Admin, TopicDefaults
-from flymq.broker.catalog import Catalog
-from flymq.broker.groups import Groups
-from flymq.broker.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
-from flymq.broker.partition import Partition
-from flymq.broker.producer_ids import ProducerIds
-from flymq.broker.topics import Topics
-from flymq.broker.transactions import Transactions
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
+from flymq.broker.coordinators.producer_ids import ProducerIds
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.replicas.replicas import Topics
+from flymq.cluster.catalog import Catalog
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.transactions import TransactionLimits
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
@@ -33,7 +33,7 @@ from flymq.model.errors import ConnectionLost, FlyMQError, PartitionOffline
 from flymq.model.names import TopicPartition
 from flymq.record.reading import end_offset, parse_records
 from flymq.record.record import Record
-from flymq.storage.directory import DataDirectory
+from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 
 T = TypeVar("T")

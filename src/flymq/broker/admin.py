@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 
-from flymq.broker.catalog import Catalog, PartitionEntry, Settings, TopicEntry
-from flymq.broker.topics import Topic, Topics
+from flymq.broker.replicas.replicas import Topic, Topics
+from flymq.cluster.catalog import Catalog, PartitionEntry, Settings, TopicEntry
 from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Threads
 from flymq.model.delivery import Persistence
@@ -26,7 +26,7 @@ from flymq.model.errors import (
 )
 from flymq.model.names import check_topic_name, is_internal
 from flymq.model.topic_config import TopicConfig
-from flymq.storage.directory import DataDirectory, PartitionLog
+from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)

@@ -52,7 +52,8 @@ UNIFORM = "uniform"
 SERVER_ASSIGNORS = {UNIFORM: assign_sticky, "range": assign_range}
 """The names are Kafka's; `uniform` keeps every partition it can where it is."""
 
-read_pattern = lru_cache(maxsize=256)(TopicPattern)
+read_pattern = lru_cache(maxsize=128)(TopicPattern)
+"""As many as RE2 keeps itself. Each may hold up to a megabyte, if it is hostile; a usual one holds a few kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)

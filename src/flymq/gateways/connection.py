@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from flymq.broker.fetching import WaitingFetch
-from flymq.broker.partition import Slice
-from flymq.broker.quota import ClientQuota
+from flymq.broker.replicas.fetching import WaitingFetch
+from flymq.broker.replicas.partition import Slice
+from flymq.broker.service.quota import ClientQuota
+from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
-from flymq.gateways.requests import Requests
 from flymq.host.clock import Clock
 from flymq.wire.framing import SCRATCH_BYTES
 

@@ -14,9 +14,9 @@ import trustme
 from tests.clients.cli.conftest import Flymq, StartFlymq
 
 from flymq import __version__
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.testing import TestBroker, running_broker
 

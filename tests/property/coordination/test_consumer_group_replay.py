@@ -212,5 +212,5 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.last_epoch = group.generation
 
 
-ConsumerGroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+ConsumerGroupMachine.TestCase.settings = settings(stateful_step_count=20)
 TestConsumerGroups = ConsumerGroupMachine.TestCase

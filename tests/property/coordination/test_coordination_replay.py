@@ -296,7 +296,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
 
 for _machine in (GroupsMachine, TransactionsMachine):
-    _machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    _machine.TestCase.settings = settings(stateful_step_count=40)
 
 TestGroups = GroupsMachine.TestCase
 TestTransactions = TransactionsMachine.TestCase

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.spark.session import open_session
 from flymq.testing import running_broker

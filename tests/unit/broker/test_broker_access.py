@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from flymq.broker.access import Access
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.login import Access
+from flymq.broker.access.passwords import hash_password
 
 T = TypeVar("T")
 

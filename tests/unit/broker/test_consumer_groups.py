@@ -9,8 +9,8 @@ from tests.simulation.virtual_time import run
 from tests.simulation.world import LIMITS, Node, World
 from tests.unit.broker.test_groups import in_world, join
 
-from flymq.broker.consumer_groups import Place
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.consumer_groups import Place
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination.consumer_group import JOINS, LEAVES, Beat
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState

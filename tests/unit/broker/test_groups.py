@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.virtual_time import run
 from tests.simulation.world import Node, World
 
-from flymq.broker.groups import Committer, Joined
-from flymq.broker.maintenance import Maintenance
+from flymq.broker.coordinators.groups import Committer, Joined
+from flymq.broker.replicas.maintenance import Maintenance
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState, Join
 from flymq.coordination.subscriptions import (

@@ -11,7 +11,7 @@ from tests.simulation.producers import Producer
 from tests.simulation.virtual_time import run
 from tests.simulation.world import Node, World
 
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination import transactions as rules
 from flymq.coordination.entries import OffsetValue, ProducerIdentity
 from flymq.model.delivery import Acks, Isolation

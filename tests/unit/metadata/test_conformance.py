@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flymq.host.disk import SystemDisk
+from flymq.host.simulated_disk import SimulatedDisk
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import (
     NO_LEASE,
@@ -46,13 +48,22 @@ async def write_more_than_the_history_holds(store: MetadataStore) -> None:
     await store.txn(success=[Delete("elsewhere")])
 
 
+DATA = Path("/data")
+
+
+def simulated_disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directory(DATA)
+    return disk
+
+
 ENGINES = {
     "sqlite in a file": Engine(
-        lambda directory: SqliteMetadataStore.open(directory / "metadata.db", history_bytes_max=10_000),
+        lambda directory: SqliteMetadataStore.open(SystemDisk(), directory / "metadata.db", history_bytes_max=10_000),
         write_more_than_the_history_holds,
     ),
-    "sqlite in memory": Engine(
-        lambda directory: SqliteMetadataStore.open(None, history_bytes_max=10_000),
+    "sqlite on a simulated disk": Engine(
+        lambda directory: SqliteMetadataStore.open(simulated_disk(), DATA / "metadata.db", history_bytes_max=10_000),
         write_more_than_the_history_holds,
     ),
 }
@@ -272,7 +283,7 @@ _OPS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, *settings().suppress_health_check])
 @given(ops=st.lists(_OPS, max_size=30), read_at=st.integers(min_value=0, max_value=30))
 async def test_a_snapshot_and_the_watch_after_it_give_the_state_of_now(
     store: MetadataStore, ops: list[Op], read_at: int

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.model.delivery import CleanupPolicy
 from flymq.model.errors import InvalidSetting
 from flymq.server.config import ClientAuth, Config, LogFormat
@@ -176,7 +176,7 @@ def test_variables_that_a_container_platform_invents_are_left_alone() -> None:
         ("listener.host", 5, "text, not '5'"),
         ("listener.host", ["a"], "text, not"),
         ("tls.client_auth", "maybe", "'none', 'optional' or 'required', not 'maybe'"),
-        ("tls.cert_file", "/no/such/file.pem", "the path of a file that exists, not '/no/such/file.pem'"),
+        ("tls.cert_file", "/no/such/file.pem", "the path of an existing file, not '/no/such/file.pem'"),
         ("topics.defaults.retention.ms", "-2", "a whole number of milliseconds, at least -1, not '-2'"),
         ("topics.defaults.cleanup.policy", "burn", "'delete', 'compact' or 'compact,delete', not 'burn'"),
         ("auth.users", "alice", "a table of user names and password hashes"),
@@ -254,7 +254,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
         ({"tls.cert_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.key_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.client_auth": "required"}, r"tls\.client_auth is 'required', which needs tls\.ca_file"),
-        ({"auth.required": True}, r"auth\.users names nobody"),
+        ({"auth.required": True}, r"auth\.users is empty"),
         ({"topics.default_partitions": 1_001}, r"topics\.default_partitions is 1001, more than limits\.topic_part"),
         ({"limits.request_bytes_max": 2_000}, r"max\.message\.bytes is 1048576, more than limits\.request_bytes_max"),
         ({"limits.buffer_bytes_max": 1 << 20}, r"limits\.request_bytes_max is 67108864, more than limits\.buffer_byt"),

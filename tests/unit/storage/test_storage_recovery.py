@@ -16,8 +16,8 @@ from tests.unit.storage.batches import (
 
 from flymq.model.errors import CorruptLog, FileVanished
 from flymq.record.header import assign
-from flymq.storage.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
-from flymq.storage.segment import segment_name
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
+from flymq.storage.segments.segment import segment_name
 
 FIRST = DIRECTORY / segment_name(0, ".log")
 SMALL = settings(segment_bytes=1024)

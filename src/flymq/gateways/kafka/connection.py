@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, cast
 
-from flymq.broker.broker import Broker
-from flymq.broker.fetching import WaitingFetch
-from flymq.broker.partition import Slice
+from flymq.broker.replicas.fetching import WaitingFetch
+from flymq.broker.replicas.partition import Slice
+from flymq.broker.service.service import Broker
 from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession

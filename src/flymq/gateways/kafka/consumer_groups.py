@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flymq.broker.consumer_groups import Place
-from flymq.broker.topics import Topics
+from flymq.broker.coordinators.consumer_groups import Place
+from flymq.broker.replicas.replicas import Topics
 from flymq.coordination.consumer_group import Beat, ConsumerGroup, ConsumerMember
 from flymq.coordination.subscriptions import by_topic
 from flymq.gateways.connection import AnswerLater

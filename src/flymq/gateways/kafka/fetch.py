@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
-from flymq.broker.partition import PartitionRead
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.partition import PartitionRead
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of

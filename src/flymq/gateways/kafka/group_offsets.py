@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination.entries import OffsetValue
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.broker.groups import Committer, Joined
+from flymq.broker.coordinators.groups import Committer, Joined
 from flymq.coordination.entries import GroupValue
 from flymq.coordination.group import Group, Join
 from flymq.gateways.connection import AnswerLater

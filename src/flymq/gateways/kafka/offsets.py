@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.broker.partition import Partition
+from flymq.broker.replicas.partition import Partition
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.partitions import find_partition

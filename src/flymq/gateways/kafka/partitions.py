@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flymq.broker.partition import Partition
-from flymq.broker.topics import Topics
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.replicas.replicas import Topics
 from flymq.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from flymq.model.names import TopicPartition
 

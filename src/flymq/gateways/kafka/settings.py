@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from flymq.broker.topics import Topic
+from flymq.broker.replicas.replicas import Topic
 from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
 

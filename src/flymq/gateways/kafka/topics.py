@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flymq.broker.topics import Topic
+from flymq.broker.replicas.replicas import Topic
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.settings import described, to_flymq

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination.entries import ProducerIdentity, TransactionState
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection

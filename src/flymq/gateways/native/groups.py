@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from flymq.broker.groups import NO_OFFSET, Committer, Joined
+from flymq.broker.coordinators.groups import NO_OFFSET, Committer, Joined
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import Join
 from flymq.coordination.subscriptions import (

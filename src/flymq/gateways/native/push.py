@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
-from flymq.broker.partition import PartitionRead
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.partition import PartitionRead
 from flymq.gateways.native.connection import NativeConnection
 from flymq.gateways.native.records import fetched, interleave
 from flymq.model.errors import InvalidRequest
 from flymq.model.names import TopicPartition
 from flymq.record.reading import end_offset
-from flymq.storage.memory import MemorySlice
+from flymq.storage.memory_log import MemorySlice
 from flymq.wire.native.fetch_frames import encode_around
 from flymq.wire.native.messages import push as wire
 from flymq.wire.native.messages.session import Done

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from flymq.broker.fetching import FetchFrom, FetchQuery
-from flymq.broker.partition import Partition, PartitionRead
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery
+from flymq.broker.replicas.partition import Partition, PartitionRead
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
 from flymq.gateways.native.waiting import Later, when_done

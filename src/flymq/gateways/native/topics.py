@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.broker.topics import Topic
+from flymq.broker.replicas.replicas import Topic
 from flymq.gateways.native.connection import NativeConnection
 from flymq.model.errors import FlyMQError
 from flymq.wire.native.messages import topics as wire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination.attempts import Attempt
 from flymq.coordination.entries import ProducerIdentity
 from flymq.gateways.native.connection import NativeConnection

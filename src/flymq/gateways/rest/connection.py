@@ -20,6 +20,7 @@ from flymq.gateways.outbox import Buffer
 from flymq.gateways.rest.problems import problem_response
 from flymq.host.tasks import Tasks
 from flymq.model.errors import FlyMQError, InternalError, MalformedHttp, RequestHeadTooLarge
+from flymq.wire.first_bytes import Speaks
 from flymq.wire.http.requests import END, Event, RequestHead, RequestReader
 from flymq.wire.http.responses import CONTINUE, ResponseEncoder
 
@@ -34,8 +35,10 @@ _VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC"
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
-def speaks_http(first: bytes) -> bool:
-    return first[:4] in _VERBS or any(verb.startswith(first) for verb in _VERBS)
+def speaks_http(first: bytes) -> Speaks:
+    if first[:4] in _VERBS:
+        return Speaks.YES
+    return Speaks.MORE if any(verb.startswith(first) for verb in _VERBS) else Speaks.NO
 
 
 class HttpConnection(Connection):

@@ -16,9 +16,9 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.broker import Broker
-from flymq.broker.fetching import FetchFrom, FetchQuery
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery
+from flymq.broker.service.service import Broker
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import Join
 from flymq.coordination.subscriptions import Subscription, encode_subscription, parse_assignment

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flymq.broker.groups import NO_OFFSET, Committer
-from flymq.broker.lag import UNKNOWN
-from flymq.broker.partition import Partition
+from flymq.broker.coordinators.groups import NO_OFFSET, Committer
+from flymq.broker.replicas.lag import UNKNOWN
+from flymq.broker.replicas.partition import Partition
 from flymq.coordination.entries import OffsetValue
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.operations import Call

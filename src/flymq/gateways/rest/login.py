@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 from starlette.requests import Request
 
-from flymq.broker.broker import Broker
+from flymq.broker.service.service import Broker
 from flymq.model.errors import AuthenticationFailed, Unauthenticated
 
 _REMEMBERED_MAX = 1_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.requests import Request
 
-from flymq.broker.broker import Broker
+from flymq.broker.service.service import Broker
 from flymq.model.errors import FlyMQError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.topics import Topic
+from flymq.broker.replicas.replicas import Topic
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.app import decode_body
 from flymq.gateways.rest.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body

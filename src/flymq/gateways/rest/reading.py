@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from flymq.broker.broker import Broker
-from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
-from flymq.broker.partition import Partition, PartitionRead
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.partition import Partition, PartitionRead
+from flymq.broker.service.service import Broker
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.bodies import JSON, NDJSON
 from flymq.gateways.rest.operations import Call

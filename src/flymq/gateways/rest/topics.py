@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.topics import Topic
+from flymq.broker.replicas.replicas import Topic
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.bodies import JSON
 from flymq.gateways.rest.operations import Call

@@ -15,12 +15,13 @@ import trustme
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
 from flymq.gateways.rest.connection import BODY_BYTES_AHEAD, HttpConnection, http_connections, speaks_http
 from flymq.host.clock import SystemClock
+from flymq.host.network import SystemNetwork
 from flymq.host.tasks import Tasks
 from flymq.wire.http.requests import RequestHead
 
@@ -117,7 +118,7 @@ async def serving(
         await app(scope, receive, send)
 
     gateway = Gateway("http", speaks_http, make(noting, shared, tasks))
-    listener = Listener([gateway], shared, ListenerLimits(idle_timeout_s=idle_timeout_s), tasks, tls)
+    listener = Listener([gateway], shared, ListenerLimits(idle_timeout_s=idle_timeout_s), SystemNetwork(), tasks, tls)
     site = Site(listener, shared)
     site.port = await listener.open("127.0.0.1", 0, 100)
     try:
@@ -591,7 +592,7 @@ async def test_closing_finishes_the_answer_and_begins_no_other() -> None:
     async with serving(waiting) as site:
         busy, quiet = await site.dial(), await site.dial()
         busy.send(GET + b"\r\n" + b"GET /second HTTP/1.1\r\nHost: x\r\n\r\n")
-        quiet.send(b"GET")
+        quiet.send(b"GET /")
         await until(lambda: site.asked == ["/"] and site.listener.connections_by_protocol()["http"] == 2)
         closing = asyncio.ensure_future(site.listener.close(within_s=10))
         assert await quiet.rest() == b""

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.rest.api import OPERATIONS, api_document
@@ -21,10 +21,12 @@ from flymq.gateways.rest.problems import status_of
 from flymq.gateways.rest.reference import main
 from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
-from flymq.model.errors import FlyMQError, all_errors
+from flymq.host.disk import SystemDisk
+from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors
 from flymq.model.histogram import Histogram
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
+from flymq.wire.first_bytes import Speaks
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def starting(tmp_path: Path) -> httpx.AsyncClient:
     shared = SharedByConnections(
         ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
     )
-    observation = Observation(7, shared, Histogram(), tmp_path)
+    observation = Monitor(7, shared, Histogram(), SystemDisk(), tmp_path)
     rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
@@ -66,6 +68,8 @@ def test_an_error_that_is_not_in_the_table_has_the_status_of_its_kind() -> None:
         """Not known to the table."""
 
     assert status_of(NewError) == 404
+    assert status_of(TopicIsInternal) == 403
+    assert status_of(NotCoordinator) == status_of(CoordinatorLoading) == 503
     assert status_of(FlyMQError) == 500
 
 
@@ -86,10 +90,12 @@ def test_every_reference_in_the_document_leads_somewhere() -> None:
 
 
 def test_first_bytes_of_http_are_known_however_few() -> None:
-    for first in (b"G", b"GET /", b"POST", b"PUT /x", b"DELETE", b"HEAD /", b"OPTIONS", b"PATCH /"):
-        assert speaks_http(first), first
+    for first in (b"GET /", b"POST", b"PUT /x", b"DELETE", b"HEAD /", b"OPTIONS", b"PATCH /"):
+        assert speaks_http(first) is Speaks.YES, first
+    for first in (b"G", b"PO", b"QUE"):
+        assert speaks_http(first) is Speaks.MORE, first
     for first in (b"\x00\x00\x00\x10", b"AMQP", b"\x16\x03", b"GEX "):
-        assert not speaks_http(first), first
+        assert speaks_http(first) is Speaks.NO, first
 
 
 def test_pages_cover_everything_once_in_order() -> None:

@@ -1,0 +1,177 @@
+"""Long poll: a fetch that waits until enough is there or its time is over. A timer and callbacks, no task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from flymq.broker.replicas.partition import Partition, PartitionRead
+from flymq.model.delivery import Isolation
+from flymq.model.errors import FlyMQError
+from flymq.model.names import TopicPartition
+
+
+@dataclass(slots=True)
+class FetchFrom:
+    """Where to read one partition."""
+
+    name: TopicPartition
+    offset: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class FetchQuery:
+    """What a reader wants."""
+
+    partitions: Sequence[FetchFrom]
+    bytes_min: int = 1
+    bytes_max: int = 16 << 20
+    wait_ms_max: int = 0
+    isolation: Isolation = Isolation.READ_COMMITTED
+
+
+Find = Callable[[TopicPartition], Partition]
+
+
+class Fetches:
+    """Reads on behalf of clients, and those of them that wait."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._waiting: set[WaitingFetch] = set()
+        self._may_wait = True
+
+    def fetch(self, query: FetchQuery) -> list[PartitionRead] | WaitingFetch:
+        """Read what is there; when that is too little, wait for more."""
+        reads = _read(self._find, query)
+        if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
+            return reads
+        waiting = WaitingFetch(self._find, query)
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        return waiting
+
+    def stop_waiting(self) -> None:
+        """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
+        self._may_wait = False
+        for waiting in list(self._waiting):
+            waiting.finish()
+
+
+def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
+    """Read each partition, in order, as far as the bytes of the whole query go. The first batch always fits."""
+    reads = []
+    left = query.bytes_max
+    for wanted in query.partitions:
+        try:
+            read = find(wanted.name).read(
+                wanted.offset, bytes_max=max(0, min(wanted.bytes_max, left)), isolation=query.isolation
+            )
+        except FlyMQError as error:
+            read = PartitionRead(wanted.name, error=error)
+        if read.slice is not None and left < query.bytes_max and read.length > left:
+            read.slice = None  # at least one batch is read; but not from every partition when the answer is full
+        left -= read.length
+        reads.append(read)
+    return reads
+
+
+def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
+    length = 0
+    for read in reads:
+        length += read.length
+        if length >= query.bytes_min or read.error is not None:
+            return True
+    return False
+
+
+class WaitingFetch:
+    """One fetch that waits. A future in all but one thing: who waits for it is called at once when it is done.
+
+    The loop would call him in its next turn, after another look at all sockets; a consumer that waits would have its
+    record later by that.
+    """
+
+    def __init__(self, find: Find, query: FetchQuery) -> None:
+        self._find = find
+        self._query = query
+        self._loop = asyncio.get_running_loop()
+        self._trying = False
+        self._is_done = False
+        self._reads: list[PartitionRead] | None = None
+        self._callbacks: list[Callable[[WaitingFetch], None]] = []
+        self._timer = self._loop.call_later(query.wait_ms_max / 1000, self.finish)
+        self._wait()
+
+    # --- as a future
+
+    def add_done_callback(self, callback: Callable[[WaitingFetch], None]) -> None:
+        assert not self._is_done
+        self._callbacks.append(callback)
+
+    def cancel(self) -> None:
+        """Wait no longer; the answer is not wanted."""
+        if not self._is_done:
+            self._end()
+
+    def cancelled(self) -> bool:
+        return self._is_done and self._reads is None
+
+    def exception(self) -> None:
+        """There is none: what goes wrong with a partition is told in its read."""
+
+    def result(self) -> list[PartitionRead]:
+        assert self._reads is not None
+        return self._reads
+
+    def __await__(self) -> Generator[None, None, list[PartitionRead]]:
+        done = self._loop.create_future()
+        self.add_done_callback(lambda _: None if done.done() else done.set_result(None))
+        try:
+            yield from done
+        finally:
+            self.cancel()
+        if self._reads is None:
+            raise asyncio.CancelledError
+        return self._reads
+
+    # --- wait
+
+    def _wait(self) -> None:
+        for wanted in self._query.partitions:
+            self._find(wanted.name).wait(self._wake)
+
+    def _wake(self) -> None:
+        # Not at once: a burst of appends in one turn of the loop is then one read, and the producer goes first.
+        if not self._trying:
+            self._trying = True
+            self._loop.call_soon(self._try)
+
+    def _try(self) -> None:
+        self._trying = False
+        if self._is_done:
+            return
+        reads = _read(self._find, self._query)
+        if _is_enough(reads, self._query):
+            self._reads = reads
+            self._end()
+        else:
+            self._wait()
+
+    def finish(self) -> None:
+        """Answer with what is there."""
+        if not self._is_done:
+            self._reads = _read(self._find, self._query)
+            self._end()
+
+    def _end(self) -> None:
+        self._is_done = True
+        self._timer.cancel()
+        for wanted in self._query.partitions:
+            with suppress(FlyMQError):  # the topic was deleted meanwhile
+                self._find(wanted.name).stop_waiting(self._wake)
+        for callback in self._callbacks:
+            callback(self)
