@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -135,12 +135,12 @@ class HttpConnection(Connection):
         return not exchange.is_received and exchange.body_bytes <= BODY_BYTES_AHEAD
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, RequestHead):
-            if not event.upgrade or not self.upgrade(event):
-                self._exchange = exchange = _Exchange(self, event)
-                self._tasks.spawn("HTTP request", exchange.run(self._app, self._scope(event)))
-        elif self._exchange is not None:
-            self._exchange.take(event)
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.take(event)
+        elif isinstance(event, RequestHead) and not (event.upgrade and self.upgrade(event)):
+            self._exchange = exchange = _Exchange(self, event)
+            self._tasks.spawn("HTTP request", exchange.run(self._app, self._scope(event)))
         # Else it is the rest of a body that was not read before it was answered.
 
     def _scope(self, head: RequestHead) -> Scope:
@@ -186,6 +186,11 @@ class HttpConnection(Connection):
             self._advance()
         else:
             self._count_memory()
+
+    def send_answer(self, pieces: Sequence[Buffer]) -> None:
+        """Send some of an answer. If it does not all leave, `pause_writing` follows, and only then is less to be read."""
+        if self._outbox is not None and self.is_open:
+            self._outbox.send(pieces)
 
     def answered(self, exchange: _Exchange) -> None:
         """The answer is complete."""
@@ -235,8 +240,10 @@ class HttpConnection(Connection):
         if self._is_lingering:
             return False
         exchange = self._exchange
-        if exchange is not None and (self._reader.held_bytes or exchange.body_bytes > BODY_BYTES_AHEAD):
-            return True
+        if exchange is not None:
+            has_enough = exchange.body_bytes > BODY_BYTES_AHEAD and not exchange.is_received
+            if has_enough or self._reader.held_bytes:  # of this request, or of the next one
+                return True
         return super()._must_pause()
 
     def _settle(self) -> None:
@@ -342,10 +349,11 @@ class _Exchange:
         if event is END:
             self.is_received = True
         else:
-            assert isinstance(event, bytes)
+            assert isinstance(event, bytes), "a request begins within another"
             self._pieces.append(event)
             self.body_bytes += len(event)
-        self._wake()
+        if self._news is not None:
+            self._news.set()
 
     def lose(self) -> None:
         self.is_lost = True
@@ -385,12 +393,13 @@ class _Exchange:
             await self._connection.drained()
         if self.is_lost:
             return
-        if message["type"] == "http.response.start" and self._unsent_head is None:
-            self._start(message)
-        elif message["type"] == "http.response.body" and self._unsent_head is not None and not self.is_answered:
+        kind = message["type"]
+        if kind == "http.response.body" and self._unsent_head is not None and not self.is_answered:
             self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
+        elif kind == "http.response.start" and self._unsent_head is None:
+            self._start(message)
         else:
-            raise RuntimeError(f"{message['type']} does not come here in an answer")
+            raise RuntimeError(f"{kind} does not come here in an answer")
 
     def _start(self, message: Message) -> None:
         """Keep the head for what follows it: one packet instead of two."""
@@ -408,7 +417,7 @@ class _Exchange:
         self.is_begun = True
         self.is_answered = is_last
         if pieces:
-            self._connection.send(pieces)
+            self._connection.send_answer(pieces)
         if is_last and not self.is_lost:
             self._wake()
             self._connection.answered(self)

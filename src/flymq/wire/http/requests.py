@@ -30,6 +30,8 @@ HEAD_BYTES_MAX = 64 << 10
 HEADERS_MAX = 100
 _CHUNKED_BYTES_AT_ONCE = 64 << 10  # of which each four may be an empty line: about 10 ms
 
+_COPIED_BYTES_MAX = 4096  # up to here a copy costs less than a view
+
 _EMPTY_LINE = b"\r\n\r\n"
 _LOOKED_AT = frozenset((b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
 _ONCE_AT_MOST = frozenset((b"host", b"content-length", b"transfer-encoding"))
@@ -199,7 +201,7 @@ class RequestReader:
         data, start = self._data, self._at
         self._at = end
         try:
-            self._parser.feed_data(data[start:end])
+            self._parser.feed_data(data[start:end] if end - start < _COPIED_BYTES_MAX else memoryview(data)[start:end])
         except HttpParserUpgrade:
             self._go_on_without_upgrade()
         except HttpParserError as error:
