@@ -188,7 +188,7 @@ class HttpConnection(Connection):
             self._count_memory()
 
     def send_answer(self, pieces: Sequence[Buffer]) -> None:
-        """Send some of an answer. If it does not all leave, `pause_writing` follows, and only then is less to be read."""
+        """Send some of an answer; if not all of it leaves, `pause_writing` follows and less is read."""
         if self._outbox is not None and self.is_open:
             self._outbox.send(pieces)
 
