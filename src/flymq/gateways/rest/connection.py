@@ -27,7 +27,7 @@ from flymq.wire.http.responses import CONTINUE, ResponseEncoder
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_AHEAD = 64 << 10
-"""How much of a body is kept for an application that does not ask for it; a read of the socket may come on top."""
+"""How much of a body is kept for an application that does not ask for it; two reads of the socket may come on top."""
 
 _VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC", b"CONN", b"QUER")
 
@@ -239,11 +239,8 @@ class HttpConnection(Connection):
     def _must_pause(self) -> bool:
         if self._is_lingering:
             return False
-        exchange = self._exchange
-        if exchange is not None:
-            has_enough = exchange.body_bytes > BODY_BYTES_AHEAD and not exchange.is_received
-            if has_enough or self._reader.held_bytes:  # of this request, or of the next one
-                return True
+        if self._exchange is not None and self._reader.held_bytes:
+            return True  # of a body that is not taken, or of the next request
         return super()._must_pause()
 
     def _settle(self) -> None:

@@ -454,7 +454,7 @@ async def test_a_body_is_received_no_faster_than_it_is_taken() -> None:
             await until(lambda: site.shared.budget.used > BODY_BYTES_AHEAD)
             for _ in range(100):
                 await asyncio.sleep(0)
-            assert site.shared.budget.used <= BODY_BYTES_AHEAD + len(site.shared.scratch)
+            assert site.shared.budget.used <= BODY_BYTES_AHEAD + 2 * len(site.shared.scratch)
             may_go.set()
             assert await client.answer() == (200, b"20000000")
             assert site.shared.budget.used == 0
@@ -462,14 +462,15 @@ async def test_a_body_is_received_no_faster_than_it_is_taken() -> None:
 
 
 async def test_a_stream_waits_while_its_client_does_not_read() -> None:
-    sent = 0
+    sent, ended = 0, 0
 
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal sent
+        nonlocal sent, ended
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"50000000")]})
         for left in range(49, -1, -1):
             await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": left > 0})
             sent += 1
+        ended += 1
 
     async with serving(stream) as site:
         with socket.create_connection(("127.0.0.1", site.port)) as idle:
@@ -479,7 +480,7 @@ async def test_a_stream_waits_while_its_client_does_not_read() -> None:
                 await asyncio.sleep(0)
             assert sent < 40
             assert site.shared.budget.used > 0  # what is not sent counts too
-        await until(lambda: site.listener.connections == 0)
+        await until(lambda: ended == 1)  # what it sends after that goes nowhere
         client = await site.dial()
         client.send(GET + b"\r\n")
         status, body = await client.answer()
@@ -512,6 +513,24 @@ async def test_a_client_that_has_said_all_still_gets_its_answers() -> None:
         client.writer.write_eof()
         assert await client.answer() == (200, b"/ ab")
         assert await client.answer() == (200, b"/second ")
+        assert await client.rest() == b""
+        await until(lambda: site.listener.connections == 0)
+
+
+async def test_a_client_that_has_said_all_is_sent_away_after_its_answer() -> None:
+    may_go = asyncio.Event()
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        await may_go.wait()
+        await reply(send, b"done")
+
+    async with serving(waiting) as site:
+        client = await site.dial()
+        client.send(GET + b"\r\n")
+        client.writer.write_eof()
+        await until(lambda: site.asked == ["/"])
+        may_go.set()
+        assert await client.answer() == (200, b"done")
         assert await client.rest() == b""
         await until(lambda: site.listener.connections == 0)
 
