@@ -17,6 +17,8 @@ import pytest
 from flymq import FlyMQClient
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "delivery-promises.md"
+pytestmark = pytest.mark.slow
+
 RECORDS = 200
 KILLS = 6
 DEADLINE_S = 90

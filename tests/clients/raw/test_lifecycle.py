@@ -100,6 +100,7 @@ def test_sigterm_answers_what_waits_and_exits_with_zero(tmp_path, start):
     assert (next(tmp_path.glob("topics/t~*")) / "0" / "clean").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("round_number", range(3))
 def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_producer(start, round_number):
     broker = start()
