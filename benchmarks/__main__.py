@@ -32,6 +32,7 @@ SUITES = {
     "sdk": "benchmarks.sdk",
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
+    "metrics_page": "benchmarks.metrics_page",
     "spark": "benchmarks.spark",
     "spark_jobs": "benchmarks.spark_jobs",
     "peers": "benchmarks.peers.suite",

@@ -39,6 +39,7 @@ TITLES = {
     "sdk": "The Python SDK, one process",
     "kafka": "Kafka clients",
     "rest": "REST and metrics",
+    "metrics_page": "Rendering /metrics/detailed",
     "log": "The log, beside bare system calls on the same disk",
     "record_codec": "The record codec, beside aiokafka's compiled one",
     "spark": "Spark",

@@ -21,8 +21,9 @@ from flymq.broker.coordinators.groups import Committer
 from flymq.broker.service.service import Broker
 from flymq.coordination.entries import OffsetValue
 from flymq.gateways.rest.observing import in_turns
+from flymq.host.host import system_host
 from flymq.model.names import TopicPartition
-from flymq.server.build import Server
+from flymq.server.assemble import Server, assemble
 from flymq.server.settings import load_config
 
 _VALUE = "x" * 88  # 100 bytes with the name of the field around it
@@ -124,7 +125,7 @@ def _longest_turn() -> float:
     async def make() -> float:
         with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
             flags = {"broker.data_dir": scratch, "listener.port": 0, "listener.http_port": -1}
-            server = Server(load_config(flags=flags))
+            server = assemble(system_host(), load_config(flags=flags))
             await server.start()
             assert server.observation.broker is not None
             await server.observation.broker.admin.create("many", partitions=1000)

@@ -17,13 +17,13 @@ from flymq.cli.app import app
 from flymq.cli.exit_codes import ExitCode, run
 
 COMPLETION_VARIABLE = "_FLYMQ_COMPLETE"
-"""Set by the script of `flymq completion` when the shell asks what could come next."""
+"""Set by the script of `flymq completion` when the shell requests completions."""
 
 
 def main() -> NoReturn:
-    """Run one command and leave with its exit code."""
+    """Run one command and exit with its code."""
     if (instruction := os.environ.get(COMPLETION_VARIABLE)) is not None:
         sys.exit(shell_complete(app, {}, "flymq", COMPLETION_VARIABLE, instruction))
-    # Close what is open, such as the membership of a group, instead of dying on the spot.
+    # Exit cleanly instead of being killed: leave consumer groups, close connections.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.TERMINATED))
     sys.exit(run(app, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The client that the connection options describe."""
+"""Connect to the broker as the connection options say, and ask the user where necessary."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COMPLETION_TIMEOUT_MS = 500
 
 
 def connect(address: str | None = None, **settings: Unpack[ClientSettings]) -> FlyMQClient:
-    """Return a client as the options say, or to another address, with more settings. Use it in a `with` block."""
+    """Return a client for the connection options, or for another address, with more settings. Use it in `with`."""
     server, connection = connection_settings(click.get_current_context())
     connection.update(settings)
     return FlyMQClient(address or server, **connection)
 
 
 def connection_settings(context: click.Context) -> tuple[str | None, ClientSettings]:
-    """Return the address that was given, if one was, and the SDK's settings for the connection."""
+    """Return the address, if one was given, and the SDK's connection settings."""
     given = connection_given(context)
     server: str | None = given.pop("server", None)
     timeout_ms: int | None = given.pop("timeout", None)
@@ -40,16 +40,16 @@ def connection_settings(context: click.Context) -> tuple[str | None, ClientSetti
 
 
 def _password(user: str, file: Path | None) -> str:
-    """Read it from its file, or ask for it. Never from the command line, where every user could read it."""
+    """Read it from its file, or prompt. Never from the command line, which every user of the machine can read."""
     if file is not None:
         return file.read_text(encoding="utf-8").rstrip("\r\n")
     if sys.stdin.isatty():
-        return getpass(f"Password of {user}: ")
-    raise click.UsageError("--user needs --password-file where nobody can be asked.")
+        return getpass(f"Password for {user}: ")
+    raise click.UsageError("--user needs --password-file when stdin is not a terminal.")
 
 
 def complete_topics(context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the topics that begin so, for a shell's completion: quickly, silently, or not at all."""
+    """Return the topics with this prefix, for shell completion. Fails fast and silently."""
     given = connection_given(context)
     if "username" in given and "password_file" not in given:
         return []
@@ -66,11 +66,11 @@ topic_argument = click.argument("topic", shell_complete=complete_topics)
 
 
 def confirm(question: str, *, is_sure: bool) -> None:
-    """Go on only if the person means it: says so now, or has said so with --yes."""
+    """Ask for confirmation, unless --yes was given; exit if declined."""
     if is_sure:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("This needs --yes where nobody can be asked.")
+        raise click.UsageError("This needs --yes when stdin is not a terminal.")
     if not click.confirm(question, err=True):
         raise click.exceptions.Exit(ExitCode.FAILED)
 
@@ -83,5 +83,5 @@ encryption_option = click.option(
 
 
 def encryption_settings(file: Path | None) -> ClientSettings:
-    """Return the SDK's settings for a key in a file: 32 bytes as hex or base64 text, such as generate_key() gives."""
+    """Return the SDK's settings for a key file: 32 bytes as hex or base64 text, as returned by generate_key()."""
     return {} if file is None else {"encryption_key": file.read_text(encoding="ascii", errors="replace").strip()}

@@ -1,4 +1,4 @@
-"""Ask a broker what limits it now, over HTTP on the port that all protocols share."""
+"""Get the current bottlenecks of a broker, over HTTP on the port shared by all protocols."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flymq.client.settings import ConnectionConfig
 
 
 class Limit(msgspec.Struct):
-    """Something that limits the broker, as `GET /api/v1/diagnosis` names it."""
+    """A bottleneck of the broker, from `GET /api/v1/diagnosis`."""
 
     what: str
     text: str
@@ -23,7 +23,7 @@ class _Diagnosis(msgspec.Struct):
 
 
 def ask_limits(config: ConnectionConfig) -> list[Limit] | None:
-    """Return what limits the broker; None if it cannot say, as one without HTTP cannot."""
+    """Return the bottlenecks of the broker; None if it cannot tell, for example because HTTP is off."""
     host, port = config.addresses[0]
     timeout_s = config.request_timeout_ms / 1000
     context = config.ssl_context()

@@ -1,4 +1,4 @@
-"""How a command ends: an exit code, and for a failure two lines that say what is wrong and what to do."""
+"""Run a command and map its outcome to an exit code; an error is two lines: what is wrong and what to try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flymq.model.errors import BrokerUnavailable, ConnectionLost, FlyMQError, In
 
 
 class ExitCode(IntEnum):
-    """What a script can tell from the end of a command."""
+    """Exit codes, for scripts."""
 
     OK = 0
     FAILED = 1
@@ -24,19 +24,19 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.OK: "It is done; or whoever reads the output has left early, such as `head`.",
-    ExitCode.FAILED: "The operation failed, or `flymq doctor` found a fault.",
-    ExitCode.WRONG_USAGE: "There is no such command or option, or a value is not allowed.",
+    ExitCode.OK: "Success; also when the reader of the output closes it early, such as `head`.",
+    ExitCode.FAILED: "The operation failed, or `flymq doctor` found a problem.",
+    ExitCode.WRONG_USAGE: "Usage error: unknown command or option, or an invalid value.",
     ExitCode.UNREACHABLE: "No broker answered, or the connection was lost.",
     ExitCode.INTERRUPTED: "Ctrl-C.",
-    ExitCode.TERMINATED: "SIGTERM. A broker ends with 0 after either of these two.",
+    ExitCode.TERMINATED: "SIGTERM. A broker exits with 0 after Ctrl-C or SIGTERM.",
 }
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> ExitCode:
-    """Run a command; report what went wrong. A traceback means a bug: nothing expected causes one.
+    """Run a command and report errors. A traceback means a bug: no expected error causes one.
 
-    Does the work of click's own `main`, which has other opinions about exit codes and error messages.
+    Replaces click's own `main`, which uses other exit codes and error messages.
     """
     try:
         with command.make_context("flymq", list(arguments)) as context:
@@ -53,7 +53,7 @@ def run(command: click.Command, arguments: Sequence[str]) -> ExitCode:
         return _report(error.format_message(), f"{path} --help", ExitCode.WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
         if sys.stderr.isatty():
-            click.echo(err=True)  # the shell's prompt shall not follow the terminal's ^C
+            click.echo(err=True)  # start the shell's prompt on a new line after ^C
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         _discard_output()
@@ -79,7 +79,7 @@ def _report(problem: str, hint: str, code: ExitCode) -> ExitCode:
 
 
 def _discard_output() -> None:
-    """Nobody reads: let the interpreter flush into nothing at its end instead of complaining."""
+    """Redirect stdout to /dev/null, so that the flush at interpreter exit does not fail on the broken pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""What the commands that run on Spark share: the connection as its tasks need it, and where Java's words go."""
+"""Spark sessions for commands: the connection options for its tasks, and where the JVM's log goes."""
 
 from __future__ import annotations
 
@@ -14,33 +14,31 @@ import click
 from flymq.cli.options import connection_given
 from flymq.cli.output import note
 from flymq.model.errors import FlyMQError, PipelineFailed
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.failures import failure_of
 from flymq.spark.session import LOCAL_MASTER, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-master_option = click.option(
-    "--master", default=LOCAL_MASTER, show_default=True, metavar="URL", help="Where Spark runs: here, or a cluster."
-)
+master_option = click.option("--master", default=LOCAL_MASTER, show_default=True, metavar="URL", help="Spark master.")
 
 
 def spark_connection(context: click.Context) -> Connection:
-    """Return the connection that was described by options and environment."""
+    """Return the connection given by options and environment."""
     given: dict[str, Any] = connection_given(context)
     given.pop("timeout", None)
     for name, value in given.items():
-        if isinstance(value, Path):  # it may be read from another folder
+        if isinstance(value, Path):  # tasks may run in another working directory
             given[name] = str(value.absolute())
     return Connection(**given)
 
 
 def spark_failure(error: Exception) -> FlyMQError:
-    """Return what was wrong with something on Spark that is no pipeline with a name and a log."""
+    """Return the error of a Spark job that is not a named pipeline with a log."""
     failure = failure_of(error)
     if type(failure) is PipelineFailed:
-        return PipelineFailed(failure.message, hint="flymq doctor looks at Spark and at this machine.")
+        return PipelineFailed(failure.message, hint="flymq doctor checks Spark and this machine.")
     return failure
 
 
@@ -48,7 +46,7 @@ def spark_failure(error: Exception) -> FlyMQError:
 def quiet_session(
     app_name: str, master: str = LOCAL_MASTER, settings: dict[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Open a session whose Java process keeps to itself, unless it cannot start."""
+    """Open a session that does not print the JVM's log, unless the JVM cannot start."""
     if sys.stderr.isatty():
         note("Starting Spark …")
     with (
@@ -57,5 +55,7 @@ def quiet_session(
     ):
         from pyspark.logger import PySparkLogger
 
-        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it prints what is raised, too
+        PySparkLogger.getLogger(
+            "SQLQueryContextLogger"
+        ).disabled = True  # it would print errors that are raised as well
         yield session

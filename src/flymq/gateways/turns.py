@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 _TURN_S = 0.002
 
@@ -12,14 +11,15 @@ class Turns:
     """Knows when it is the others' turn."""
 
     def __init__(self) -> None:
-        self._until_s = time.perf_counter() + _TURN_S
+        self._time = asyncio.get_running_loop().time
+        self._until_s = self._time() + _TURN_S
 
     @property
     def is_over(self) -> bool:
-        return time.perf_counter() > self._until_s
+        return self._time() > self._until_s
 
     async def give(self) -> None:
         """Let the others go first, if it is their turn."""
         if self.is_over:
             await asyncio.sleep(0)
-            self._until_s = time.perf_counter() + _TURN_S
+            self._until_s = self._time() + _TURN_S

@@ -15,9 +15,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from flymq.model.errors import DirectoryLocked, DiskFull, DiskPermissionDenied, FileVanished, FsyncFailed, StorageError
+
+if TYPE_CHECKING:
+    from flymq.host.database import Database
 
 Buffer = bytes | bytearray | memoryview
 
@@ -46,8 +49,15 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when everything written so far is on the disk, or raise FsyncFailed. Safe in another thread."""
 
-    def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+    def fileno(self) -> int | None:
+        """The descriptor, for sendfile; None when the file has none, or its bytes are not what `pread` returns."""
+
+
+class DiskSpace(NamedTuple):
+    """Of the file system that a directory is on."""
+
+    free_bytes: int
+    size_bytes: int
 
 
 class Lock(Protocol):
@@ -93,6 +103,12 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock:
         """Take the lock file at `path`, or raise DirectoryLocked."""
 
+    def open_database(self, path: Path) -> Database:
+        """Open the database at `path`, creating it if need be. Raises what SQLite raises."""
+
+    def space(self, directory: Path) -> DiskSpace:
+        """Return how much room there is."""
+
 
 def write_aside(disk: Disk, path: Path, content: bytes) -> None:
     """Put `content` at `path` in one step for this process; a power cut may lose or tear it."""
@@ -110,13 +126,18 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
 def replace_files(disk: Disk, directory: Path, contents: Mapping[str, bytes]) -> None:
     """Replace several files of a directory so, for one fsync of its names. A power cut may leave some old, some new."""
     for name, content in contents.items():
-        aside = directory / (name + ASIDE_SUFFIX)
-        disk.remove(aside)
-        file = disk.open(aside)
-        file.append([content])
-        file.sync()
-        disk.rename(aside, directory / name)
+        rename_synced(disk, directory / name, content)
     disk.sync_directory(directory)
+
+
+def rename_synced(disk: Disk, path: Path, content: bytes) -> None:
+    """Replace the file at `path` by one that is on the disk. Its name is there after the next `sync_directory`."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    disk.remove(aside)
+    file = disk.open(aside)
+    file.append([content])
+    file.sync()
+    disk.rename(aside, path)
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
@@ -306,6 +327,18 @@ class SystemDisk:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return SystemLock(fd)
+
+    def open_database(self, path: Path) -> Database:
+        from flymq.host.database import SystemDatabase  # clients have no use for SQLite
+
+        return SystemDatabase(path)
+
+    def space(self, directory: Path) -> DiskSpace:
+        try:
+            found = os.statvfs(directory)
+        except OSError as error:
+            raise storage_error(error, directory) from error
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
 def _sync(fd: int) -> None:

@@ -12,11 +12,14 @@ import errno
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from flymq.host.disk import Buffer, File, Lock, storage_error
+from flymq.host.database import Database, SimulatedDatabase
+from flymq.host.disk import Buffer, DiskSpace, File, Lock, storage_error
 from flymq.model.errors import DirectoryLocked, FsyncFailed, StorageError
 
 _SECTOR = 512
+_SIZE_BYTES = 1 << 40
 
 
 class PowerCut(BaseException):
@@ -91,8 +94,8 @@ class SimulatedFile:
         self._disk.operate_sync("sync", self.path)
         self._inode.sync()
 
-    def fileno(self) -> int:
-        raise NotImplementedError("a simulated file has no descriptor; use pread")
+    def fileno(self) -> None:
+        """There is none: whoever sends it reads it."""
 
 
 class SimulatedLock:
@@ -119,6 +122,10 @@ class SimulatedDisk:
         """Power goes after so many written bytes; an operation that is no write counts as one."""
         self.bytes_free: int | None = None
         """Writes are refused as on a full disk after so many bytes."""
+        self.on_power_lost: Callable[[], None] = lambda: None
+        """Called when the power goes in the middle of an operation, before it ends in PowerCut."""
+        self.syncs = 0
+        """How many files and directories were synced so far."""
 
     # --- faults
 
@@ -141,6 +148,10 @@ class SimulatedDisk:
             return changes[: self._chance.randint(0, len(changes))]
         return [change for change in changes if self._chance.random() < 0.5]
 
+    def end_process(self) -> None:
+        """Let go of what belonged to a process that was killed; what it has written is in the cache."""
+        self._locked.clear()
+
     def fail_next(self, operation: str, name_part: str, number: int) -> None:
         """Refuse the next `operation` on a path whose name holds `name_part` with the system's error `number`."""
         self._failures.append((operation, name_part, OSError(number, errno.errorcode[number])))
@@ -162,7 +173,7 @@ class SimulatedDisk:
         if self.bytes_until_cut is not None:
             self.bytes_until_cut -= 1
             if self.bytes_until_cut < 0:
-                raise PowerCut
+                self._lose_power()
         for failure in self._failures:
             if failure[0] == operation and failure[1] in str(path):
                 self._failures.remove(failure)
@@ -174,6 +185,7 @@ class SimulatedDisk:
             self.operate(operation, path)
         except StorageError as error:
             raise FsyncFailed(error.message) from error
+        self.syncs += 1
 
     def take_bytes(self, path: Path, wanted: int) -> int:
         """Return how many of `wanted` bytes may still be written."""
@@ -190,8 +202,12 @@ class SimulatedDisk:
     def refuse(self, path: Path) -> None:
         """Say why a write was not taken whole."""
         if self.bytes_until_cut == 0:
-            raise PowerCut
+            self._lose_power()
         raise storage_error(OSError(errno.ENOSPC, "No space left on device"), path)
+
+    def _lose_power(self) -> NoReturn:
+        self.on_power_lost()
+        raise PowerCut
 
     # --- the disk
 
@@ -261,6 +277,14 @@ class SimulatedDisk:
             raise DirectoryLocked(f"{path.parent} is in use")
         self._locked.add(path)
         return SimulatedLock(self._locked, path)
+
+    def open_database(self, path: Path) -> Database:
+        return SimulatedDatabase(self, path)
+
+    def space(self, directory: Path) -> DiskSpace:
+        used = sum(len(inode.cache) for inode in self._files.values())
+        free = _SIZE_BYTES - used if self.bytes_free is None else self.bytes_free
+        return DiskSpace(free, used + free)
 
     def _change(self, path: Path, change: Callable[[dict[Path, _Inode]], object]) -> None:
         change(self._files)

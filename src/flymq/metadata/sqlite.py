@@ -26,6 +26,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from flymq.host.database import Database
+from flymq.host.disk import Disk
 from flymq.metadata.history import History, only_under
 from flymq.metadata.store import (
     NO_LEASE,
@@ -79,10 +81,11 @@ _Row = tuple[bytes, bytes, int, int, int, int]
 
 
 class SqliteMetadataStore:
-    """A `MetadataStore` in one file, or in memory when it is opened without a path."""
+    """A `MetadataStore` in one file."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str, revision: int, *, history_bytes_max: int) -> None:
-        self._connection = connection
+    def __init__(self, database: Database, name: str, revision: int, *, history_bytes_max: int) -> None:
+        self._database = database
+        self._connection = database.connection
         self._name = name
         self._revision = revision
         self._history = History(revision + 1, bytes_max=history_bytes_max)
@@ -92,19 +95,19 @@ class SqliteMetadataStore:
         self._is_closed = False
 
     @classmethod
-    def open(cls, path: Path | None, *, history_bytes_max: int = 8 << 20) -> SqliteMetadataStore:
+    def open(cls, disk: Disk, path: Path, *, history_bytes_max: int = 8 << 20) -> SqliteMetadataStore:
         """Open the file, creating it if need be, or raise what is wrong with it. Its directory must be there."""
-        name = str(path) if path else ":memory:"
+        name = str(path)
         with _named_errors(name):
-            connection = sqlite3.connect(name, isolation_level=None, timeout=0)
+            database = disk.open_database(path)
         try:
             with _named_errors(name):
-                _prepare(connection, name)
-                revision = _latest_revision(connection, name)
-            store = cls(connection, name, revision, history_bytes_max=history_bytes_max)
+                _prepare(database, name)
+                revision = _latest_revision(database.connection, name)
+            store = cls(database, name, revision, history_bytes_max=history_bytes_max)
             store._delete_leased(lease=None)
         except BaseException:
-            connection.close()
+            database.close()
             raise
         return store
 
@@ -152,7 +155,7 @@ class SqliteMetadataStore:
         for session in self._sessions.values():
             session.mark_ended()
         with _named_errors(self._name):
-            self._connection.close()
+            self._database.close()
 
     # --- inside ---
 
@@ -174,7 +177,7 @@ class SqliteMetadataStore:
                 yield
                 if events:
                     connection.execute("UPDATE latest SET revision = ?", (revision,))
-                connection.execute("COMMIT")
+                self._database.commit()
         except BaseException:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):  # a disk that refused the write may refuse this; the first error counts
@@ -273,10 +276,9 @@ def _checksum(key: bytes, value: bytes, create_revision: int, mod_revision: int,
     return zlib.crc32(value, zlib.crc32(b"%d %d %d %d " % (len(key), create_revision, mod_revision, lease) + key))
 
 
-def _prepare(connection: sqlite3.Connection, name: str) -> None:
+def _prepare(database: Database, name: str) -> None:
     """Make a fresh or a known file ready for use; raise for any other."""
-    # Exclusive: a second process is refused, and SQLite needs no memory shared between processes. Must come first.
-    _pragma(connection, "locking_mode = EXCLUSIVE")
+    connection = database.connection
     version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
     (table_count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     is_fresh = table_count == 0 and version == 0
@@ -284,8 +286,7 @@ def _prepare(connection: sqlite3.Connection, name: str) -> None:
         raise CorruptMetadata(f"{name} is a database, but not one of FlyMQ's")
     if version > FORMAT_VERSION:
         raise MetadataTooNew(f"{name} has format {version}; this FlyMQ knows formats up to {FORMAT_VERSION}")
-    _pragma(connection, "journal_mode = WAL")
-    _pragma(connection, "synchronous = FULL")
+    database.allow_changes()
     if is_fresh:
         connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
     damage = _pragma(connection, "quick_check(1)")

@@ -1,16 +1,16 @@
-"""`python -m flymq.server.hash_password`: ask for a password, print the line that `[auth.users]` wants.
+"""`python -m flymq.server.hash_password`: prompt for a password and print its hash for `[auth.users]`.
 
-The password comes from the terminal, unseen, or from standard input; never from the command line, where every user of
-the machine could read it.
+The password is read from the terminal without echo, or from standard input; never from the command line, where every
+user of the machine could read it.
 """
 
 from __future__ import annotations
 
 import sys
 from getpass import getpass
-from secrets import token_bytes
 
 from flymq.broker.access.passwords import SALT_BYTES, hash_password
+from flymq.host.entropy import system_entropy
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     if not password:
         print("The password is empty.\nTry: type one, or pipe it in.", file=sys.stderr)
         return 2
-    print(hash_password(password, salt=token_bytes(SALT_BYTES)))
+    print(hash_password(password, salt=system_entropy().getrandbits(8 * SALT_BYTES).to_bytes(SALT_BYTES)))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flymq.model.delivery import TimestampType
-from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, UnsupportedCompression
+from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, UnknownLeaderEpoch, UnsupportedCompression
 from flymq.model.topic_config import TopicConfig
 from flymq.record.codec import assign_batch
 from flymq.record.compression import Compression
@@ -84,8 +84,11 @@ def admit(
     return Admitted(pieces, headers, size)
 
 
-def admit_as_is(batches: Buffer, *, next_offset: int) -> Admitted:
-    """Check a run of batches that another leader has given their offsets, and keep them byte for byte."""
+def admit_as_is(batches: Buffer, *, next_offset: int, last_epoch: int, leader_epoch: int) -> Admitted:
+    """Check a run of batches that have their offsets from the leader of `leader_epoch`, and keep them byte for byte.
+
+    `last_epoch` is the epoch of the last batch in the log.
+    """
     view = memoryview(batches)
     if not view:
         raise EmptyBatch("no batch to append")
@@ -97,10 +100,20 @@ def admit_as_is(batches: Buffer, *, next_offset: int) -> Admitted:
             raise InvalidBatch(f"the log continues at offset {next_offset}, the batch begins at {header.base_offset}")
         if header.last_offset - first_offset > OFFSETS_MAX:
             raise InvalidBatch(f"the batch ends at offset {header.last_offset}, too far behind {first_offset}")
+        if header.leader_epoch > leader_epoch:
+            raise UnknownLeaderEpoch(
+                f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, "
+                f"it was fetched from the leader of epoch {leader_epoch}"
+            )
+        if header.leader_epoch < last_epoch:
+            raise InvalidBatch(
+                f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, "
+                f"the one before it of {last_epoch}"
+            )
         if header.is_control:
             parse_marker(view, position)  # what is in the log must be fit to be replayed
         admitted.headers.append(header)
-        next_offset = header.next_offset
+        next_offset, last_epoch = header.next_offset, header.leader_epoch
         position += header.size
     return admitted
 

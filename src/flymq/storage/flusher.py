@@ -43,11 +43,26 @@ class Flusher:
         elif self._failure is not None:
             future.set_exception(self._failure)
         else:
-            self._waiting.setdefault(log, []).append(_Waiter(end_offset, log.truncations, future))
-            if not self._running:
-                self._running = True
-                self._tasks.spawn("flusher", self._run())
+            self._wait(log, end_offset, future)
         return future
+
+    def flush(self, log: Log) -> asyncio.Future[None]:
+        """Return a future that is done when all that was appended and every epoch begun so far is on the disk."""
+        future = asyncio.get_running_loop().create_future()
+        if log.is_durable:
+            future.set_result(None)
+        elif self._failure is not None:
+            future.set_exception(self._failure)
+        else:
+            self._wait(log, log.end_offset, future)
+        return future
+
+    def _wait(self, log: Log, end_offset: int, future: asyncio.Future[None]) -> None:
+        """Let the next round complete the future."""
+        self._waiting.setdefault(log, []).append(_Waiter(end_offset, log.truncations, future))
+        if not self._running:
+            self._running = True
+            self._tasks.spawn("flusher", self._run())
 
     async def checkpoint(self, log: Log) -> None:
         """Save what makes the next opening of `log` quick."""

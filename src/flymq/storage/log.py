@@ -14,15 +14,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
 from flymq.host.disk import Disk, replace_files
-from flymq.model.errors import FileVanished, FsyncFailed, OffsetOutOfRange, PartitionOffline, StorageError
+from flymq.model.errors import (
+    FencedLeaderEpoch,
+    FileVanished,
+    FsyncFailed,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+)
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
 from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
-from flymq.storage.leader_epochs import LeaderEpochs
+from flymq.storage.leader_epochs import EpochRun, EpochsFile, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from flymq.storage.producers.producer_state import Producers
 from flymq.storage.producers.replay import apply_marker, replay
@@ -41,7 +49,7 @@ from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
-from flymq.storage.segments.time_search import times_of
+from flymq.storage.segments.time_search import find_latest_time, find_time
 from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
 
@@ -58,6 +66,7 @@ class LogParts:
     producers: Producers
     aborted: AbortedTransactions
     epochs: LeaderEpochs
+    epochs_saved: bool
     checkpoint: Checkpoint
     compacted: Compacted
     snapshot_offset: int
@@ -91,12 +100,17 @@ class Log:
         self._change_saved = 0  # number of the last change that a checkpoint covers
         if not parts.report.clean:
             self._unsynced.note_change()
+        self._epochs_file = EpochsFile(disk, directory)
+        if not parts.epochs_saved:
+            self._note_epochs(is_in_headers=True)
         # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
         # thread that comes late with the state before writes nothing.
         self._checkpoint_lock = Lock()
         self._checkpoint = parts.checkpoint
         self._snapshot_offset = parts.snapshot_offset
         self._note_aborted()
+        for before, after in pairwise(self._segments):
+            _check_order(before, after.base_offset)
 
     @property
     def _active(self) -> Segment:
@@ -141,6 +155,7 @@ class Log:
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Give a client's batches the next offsets and write them; a repeat of a known batch is only answered."""
         self._check_online()
+        self._check_epoch(leader_epoch)
         admitted = admit(
             batches,
             next_offset=self.end_offset,
@@ -151,22 +166,27 @@ class Log:
         )
         return admitted if isinstance(admitted, Appended) else self._write(admitted, now_ms)
 
-    def append_as_is(self, batches: Buffer, *, now_ms: int) -> Appended:
-        """Write batches that have their offsets from the leader or a backup, byte for byte."""
+    def append_as_is(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Write batches that have their offsets from the leader of `leader_epoch` or a backup, byte for byte."""
         self._check_online()
-        return self._write(admit_as_is(batches, next_offset=self.end_offset), now_ms)
+        self._check_epoch(leader_epoch)
+        last_epoch = self.epochs.epoch_of(self.end_offset - 1)
+        admitted = admit_as_is(batches, next_offset=self.end_offset, last_epoch=last_epoch, leader_epoch=leader_epoch)
+        return self._write(admitted, now_ms)
 
     def append_marker(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Write the end of a transaction."""
         self._check_online()
+        self._check_epoch(leader_epoch)
         return self._write(admit_marker(batch, next_offset=self.end_offset, leader_epoch=leader_epoch), now_ms)
 
     def _write(self, admitted: Admitted, now_ms: int) -> Appended:
         headers = admitted.headers
         first, last = headers[0], headers[-1]
+        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} does not follow {self.end_offset}"
         try:
-            if last.leader_epoch > self.epochs.current:
-                self._begin_epochs(headers)
+            if not first.leader_epoch == last.leader_epoch == self.epochs.current:
+                self._observe_epochs(headers)
             segment = self._segment_for(admitted, now_ms)
             segment.append(admitted.pieces, headers)
             self._unsynced.note_file(segment.file)
@@ -179,10 +199,33 @@ class Log:
         append_time_ms = first.max_timestamp if first.has_log_append_time else NO_TIMESTAMP
         return Appended(first.base_offset, last.last_offset, append_time_ms)
 
-    def _begin_epochs(self, headers: list[BatchHeader]) -> None:
+    def begin_epoch(self, epoch: int) -> None:
+        """Note a leader at its election, before it has written anything. The next sync makes it durable."""
+        self._check_online()
+        self._check_epoch(epoch)
+        if epoch > self.epochs.current:
+            self.epochs.begin(epoch, self.end_offset)
+            self._note_epochs(is_in_headers=False)
+
+    def _check_epoch(self, leader_epoch: int) -> None:
+        if leader_epoch < self.epochs.current:
+            raise FencedLeaderEpoch(
+                f"{self.directory.name} has a leader of epoch {self.epochs.current}, this one has {leader_epoch}"
+            )
+
+    def _observe_epochs(self, headers: list[BatchHeader]) -> None:
+        """Take the epochs of batches about to be written into the history."""
+        before, end_offset = self.epochs.entries, self.end_offset
         for header in headers:
-            if header.leader_epoch > self.epochs.current:
-                self.epochs.begin(header.leader_epoch, header.base_offset)
+            self.epochs.observe(EpochRun(header.leader_epoch, end_offset, header.base_offset, header.next_offset))
+            end_offset = header.next_offset
+        if self.epochs.entries != before:
+            self._note_epochs(is_in_headers=True)
+
+    def _note_epochs(self, *, is_in_headers: bool) -> None:
+        """The history of leaders has changed: let a sync save it, the next one if no batch tells of the change."""
+        self._unsynced.note_change()
+        self._epochs_file.note_change(self._unsynced.change, is_in_headers=is_in_headers)
 
     def _segment_for(self, admitted: Admitted, now_ms: int) -> Segment:
         """Return the active segment, or a new one when the active one is full or old."""
@@ -207,6 +250,7 @@ class Log:
             self._begin_segment(self.end_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
+        _check_order(self._active, base_offset)
         interval = self.config.index_interval_bytes
         self._segments.append(Segment.create(self.disk, self.directory, base_offset, index_interval_bytes=interval))
         self._unsynced.note_names()
@@ -295,37 +339,14 @@ class Log:
     def find_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record of this time or later."""
         with self._offline_when_vanished():
-            for segment in self._segments:
-                if found := next(self._records_since(segment, timestamp), None):
-                    return found
-        return None
+            return find_time(self._segments, timestamp, self.start_offset, self._touch)
 
     def find_latest_time(self) -> TimedOffset | None:
         """Return the first record that has the latest time of all."""
-        latest: TimedOffset | None = None
         with self._offline_when_vanished():
-            for segment in reversed(self._segments):
-                if latest is not None and segment.max_timestamp < latest.timestamp:
-                    continue
-                # Deleting or compacting may have taken the one record of the segment's latest time.
-                found = next(self._records_since(segment, segment.max_timestamp), None) or max(
-                    self._records_since(segment, 0), key=lambda record: record.timestamp, default=None
-                )
-                if found is not None and (latest is None or found.timestamp >= latest.timestamp):
-                    latest = found
-        return latest
+            return find_latest_time(self._segments, self.start_offset, self._touch)
 
-    def _records_since(self, segment: Segment, timestamp: int) -> Iterator[TimedOffset]:
-        """Yield the records of a segment that are of this time or later."""
-        if segment.next_offset <= self.start_offset or segment.max_timestamp < max(timestamp, 0):
-            return
-        self._touch(segment)
-        for header, batch in segment.find_since(timestamp):
-            for record in times_of(header, batch, self.start_offset):
-                if record.timestamp >= timestamp:
-                    yield record
-
-    # --- shorten
+    # --- truncate and delete
 
     def truncate(self, end_offset: int) -> None:
         """Drop every batch that holds this offset or a later one, as a follower does to match its leader."""
@@ -352,7 +373,11 @@ class Log:
         self._unsynced.sync_names()
         self._unsynced.note_change()
         self.end_offset = kept.next_offset
+        self.durable_offset = min(self.durable_offset, self.end_offset)
+        # The file may tell the old history for a while: the checkpoint was lowered, so opening scans what follows here
+        # and corrects it.
         self.epochs.cut_end(self.end_offset)
+        self._note_epochs(is_in_headers=True)
         if self.compacted.gaps_end > self.end_offset:
             reached = min(self.compacted.end_offset, self.end_offset)
             self.note_compacted(Compacted(reached, gaps_end=self.end_offset))
@@ -362,7 +387,7 @@ class Log:
         self._snapshot_offset = replayed.snapshot_offset
         self._note_aborted()
         self.begin_anew_if_empty()
-        self.durable_offset = min(self.durable_offset, self.end_offset)
+        self._check_offsets()
 
     def begin_anew_if_empty(self) -> None:
         """Go on at the start when all batches lie before it: the last one may even end short of it."""
@@ -385,6 +410,7 @@ class Log:
             with self._checkpoint_lock:
                 self._store_checkpoint(Checkpoint(self.start_offset, *self._checkpoint.recovery))
             self._drop_before_start()
+            self._check_offsets()
 
     def _drop_before_start(self) -> None:
         """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
@@ -392,7 +418,7 @@ class Log:
         if gone:
             self._save_now()  # what the producers did there must be in a snapshot
             self._detach(len(gone))()
-            self.epochs.cut_start(self._gone_before)
+            self._cut_epochs_start()
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Let go of segments that are too old or too many. Return the removal of their files, to run in a thread.
@@ -414,7 +440,8 @@ class Log:
         del self._segments[:count]
         self._forget(gone)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
-        self.epochs.cut_start(self._gone_before)
+        self._check_offsets()
+        self._cut_epochs_start()
         aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
         end_offset = gone[-1].next_offset
 
@@ -432,6 +459,16 @@ class Log:
                 self.disk.remove(path)
 
         return remove
+
+    def _cut_epochs_start(self) -> None:
+        """Forget the leaders of segments that are gone. Opening does the same, so this needs no sync."""
+        self.epochs.cut_start(self._gone_before)
+        self._epochs_file.note_change(self._unsynced.change, is_in_headers=True)
+
+    def _check_offsets(self) -> None:
+        """What must hold after every change of them."""
+        assert self.start_offset <= self.end_offset, f"starts at {self.start_offset}, ends at {self.end_offset}"
+        assert self.durable_offset <= self.end_offset, f"durable to {self.durable_offset}, ends at {self.end_offset}"
 
     # --- compaction
 
@@ -453,6 +490,8 @@ class Log:
                 index_interval_bytes=self.config.index_interval_bytes,
             )
         ]
+        for before, after in pairwise(self._segments[max(0, at - 1) : at + 2]):
+            _check_order(before, after.base_offset)
         self._aborted.merge(base_offsets)
 
     def forget_aborted_before(self, end_offset: int) -> None:
@@ -461,15 +500,31 @@ class Log:
 
     # --- make durable
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything appended and every epoch begun so far is on the disk."""
+        return self.durable_offset >= self.end_offset and not self._epochs_file.is_required
+
     def begin_sync(self) -> SyncPoint:
-        """Return the work after which everything appended so far is on the disk."""
-        return self._unsynced.begin(self.end_offset, self.truncations)
+        """Return the work after which everything appended and every epoch begun so far is on the disk."""
+        return self._begin_sync(save_epochs=self._epochs_file.is_required)
+
+    def _begin_sync(self, *, save_epochs: bool) -> SyncPoint:
+        write_epochs = None
+        if save_epochs:
+            write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.entries)
+        point = self._unsynced.begin(self.end_offset, self.truncations, write_epochs)
+        point.saves_epochs = save_epochs
+        return point
 
     def end_sync(self, point: SyncPoint) -> None:
         """Take note that the work of `begin_sync` is done."""
         self._unsynced.end(point)
+        if point.saves_epochs:
+            self._epochs_file.end(point.change)
         if point.truncations == self.truncations:
             self.durable_offset = max(self.durable_offset, point.end_offset)
+            self._check_offsets()
 
     def _save_now(self) -> None:
         """Make everything durable and save a checkpoint, here and now."""
@@ -485,7 +540,8 @@ class Log:
         self._active.save_indexes()
         snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
-        point = self.begin_sync()
+        # The history of leaders comes first: headers before the checkpoint are not looked at again.
+        point = self._begin_sync(save_epochs=self._epochs_file.is_unsaved)
         point.steps.append(partial(self._save, point, snapshot, checkpoint))
         return point
 
@@ -525,3 +581,8 @@ class Log:
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
         self.let_go()
+
+
+def _check_order(before: Segment, base_offset: int) -> None:
+    assert before.base_offset < base_offset, f"segment {base_offset} does not follow {before.base_offset}"
+    assert before.next_offset <= base_offset, f"{before.path} ends at {before.next_offset}, the next is {base_offset}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from flymq.model.errors import OffsetOutOfRange, PartitionOffline
+from flymq.model.errors import FencedLeaderEpoch, OffsetOutOfRange, PartitionOffline
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import BatchHeader, Buffer
 from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
-from flymq.storage.leader_epochs import LeaderEpochs
+from flymq.storage.leader_epochs import EpochRun, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, transactions_between
 from flymq.storage.producers.producer_state import Producers
 from flymq.storage.producers.replay import apply_marker
@@ -27,6 +28,8 @@ class MemorySlice:
     data: bytes
     offsets: int
     """How many offsets it covers from the one asked for on."""
+
+    in_memory: ClassVar[Literal[True]] = True
 
     @property
     def length(self) -> int:
@@ -74,6 +77,7 @@ class MemoryLog:
         """There is no file to hold."""
 
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        self._check_epoch(leader_epoch)
         admitted = admit(
             batches,
             next_offset=self.end_offset,
@@ -84,24 +88,42 @@ class MemoryLog:
         )
         return admitted if isinstance(admitted, Appended) else self._write(admitted)
 
-    def append_as_is(self, batches: Buffer, *, now_ms: int) -> Appended:
-        return self._write(admit_as_is(batches, next_offset=self.end_offset))
+    def append_as_is(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        self._check_epoch(leader_epoch)
+        last_epoch = self.epochs.epoch_of(self.end_offset - 1)
+        return self._write(
+            admit_as_is(batches, next_offset=self.end_offset, last_epoch=last_epoch, leader_epoch=leader_epoch)
+        )
+
+    def begin_epoch(self, epoch: int) -> None:
+        self._check_epoch(epoch)
+        if epoch > self.epochs.current:
+            self.epochs.begin(epoch, self.end_offset)
+
+    def _check_epoch(self, leader_epoch: int) -> None:
+        if leader_epoch < self.epochs.current:
+            raise FencedLeaderEpoch(
+                f"{self.name} has a leader of epoch {self.epochs.current}, this one has {leader_epoch}"
+            )
 
     def append_marker(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        self._check_epoch(leader_epoch)
         return self._write(admit_marker(batch, next_offset=self.end_offset, leader_epoch=leader_epoch))
 
     def _write(self, admitted: Admitted) -> Appended:
+        first, last = admitted.headers[0], admitted.headers[-1]
+        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} does not follow {self.end_offset}"
         data = memoryview(b"".join(admitted.pieces))
-        position = 0
+        position, end_offset = 0, self.end_offset
         for header in admitted.headers:
-            if header.leader_epoch > self.epochs.current:
-                self.epochs.begin(header.leader_epoch, header.base_offset)
+            if header.leader_epoch != self.epochs.current:
+                self.epochs.observe(EpochRun(header.leader_epoch, end_offset, header.base_offset, header.next_offset))
+            end_offset = header.next_offset
             batch = _Batch(header, bytes(data[position : position + header.size]))
             self._batches.append(batch)
             self._remember(batch)
             position += header.size
         self.size += len(data)
-        first, last = admitted.headers[0], admitted.headers[-1]
         self.end_offset = last.next_offset
         self._make_room()
         return Appended(first.base_offset, last.last_offset, first.max_timestamp if first.has_log_append_time else -1)

@@ -27,6 +27,8 @@ class SyncPoint:
     change: int = 0
     """Number of the last change it covers."""
     steps: list[Callable[[], None]] = field(default_factory=list)
+    saves_epochs: bool = False
+    """Whether it covers the history of leaders, too."""
 
     def run(self) -> None:
         """Do it, once. Afterwards nothing here holds a file open."""
@@ -70,10 +72,15 @@ class Unsynced:
         """Nothing of it matters any more."""
         self._files.clear()
 
-    def begin(self, end_offset: int, truncations: int) -> SyncPoint:
-        """Return the work after which everything written so far is on the disk."""
+    def begin(self, end_offset: int, truncations: int, replace_file: Callable[[], None] | None = None) -> SyncPoint:
+        """Return the work after which everything written so far is on the disk.
+
+        `replace_file` renames a file into the directory; the same fsync of the names covers it.
+        """
         steps: list[Callable[[], None]] = [partial(self.fsync, file.sync) for file in self._files]
-        if self._names is not None:
+        if replace_file is not None:
+            steps.append(partial(self.fsync, replace_file))
+        if self._names is not None or replace_file is not None:
             steps.append(self.sync_names)
         return SyncPoint(end_offset, truncations, self.change, steps)
 

@@ -15,8 +15,9 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from flymq import FlyMQClient, __version__
+from flymq.host.host import system_host
 from flymq.model.errors import AddressInUse, MessageTooLarge, OffsetOutOfRange
-from flymq.server.build import Server
+from flymq.server.assemble import assemble
 from flymq.server.settings import load_config
 from flymq.testing import TestBroker, running_broker
 
@@ -205,7 +206,7 @@ def test_a_port_that_is_taken_keeps_a_broker_from_starting_only_if_it_was_asked_
     ):
         pass
     assert "listener.http_port" in refused.value.hint
-    monkeypatch.setattr("flymq.server.build.HTTP_PORT", broker.http_port)  # as if it were the usual one
+    monkeypatch.setattr("flymq.server.assemble.HTTP_PORT", broker.http_port)  # as if it were the usual one
     with running_broker(settings={"listener.http_port": ""}) as second:
         assert second.http_port == -1
         assert httpx.get(f"http://127.0.0.1:{second.port}/livez").status_code == 200
@@ -213,7 +214,7 @@ def test_a_port_that_is_taken_keeps_a_broker_from_starting_only_if_it_was_asked_
 
 async def test_probes_tell_the_truth_while_the_broker_reads_its_disk(tmp_path: Path) -> None:
     flags = {"broker.data_dir": str(tmp_path), "listener.port": 0, "listener.http_port": 0}
-    server = Server(load_config(flags={**flags, "storage.recovery_threads_max": 1}))
+    server = assemble(system_host(), load_config(flags={**flags, "storage.recovery_threads_max": 1}))
     disk_answers = threading.Event()
     stuck = asyncio.ensure_future(server._disk_threads.run(disk_answers.wait))
     started = asyncio.ensure_future(server.start())

@@ -14,9 +14,9 @@ from flymq.model.errors import ArchiveDamaged, FlyMQError, TargetNotEmpty, Topic
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.selection import Selection
 from flymq.spark.archive.verify import verify
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.archive import ArchiveJob
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.execution.pipeline_state import Pipelines
 from flymq.spark.jobs.restore import RestoreJob
 
 
@@ -172,7 +172,7 @@ def test_a_topic_that_is_not_there_is_named(root: Path, run_job: RunJob) -> None
         run_job(archive_of("nowhere", root))
     error = failure_of(caught.value)
     assert isinstance(error, TopicNotFound)
-    assert error.message == "there is no topic 'nowhere' to read"
+    assert error.message == "the topic 'nowhere' does not exist"
     assert "flymq topic create" in error.hint
 
 

@@ -99,7 +99,7 @@ def test_a_topic_that_is_there_is_not_touched_unless_asked(spark, backup):
         client.create_topic("users", 1)
         client.produce("users", b"newer")
         client.flush()
-        with pytest.raises(TopicExists, match="users is there already"):
+        with pytest.raises(TopicExists, match="users already exists"):
             restore_backup(spark, backup, Connection(server=busy.address), ["unused", "users"])
         assert client.list_topics() == ["users"]
         assert [record.value for record in client.fetch("users")] == [b"newer"]
@@ -158,7 +158,7 @@ def test_a_backup_is_never_written_over(spark, backup):
 def test_a_topic_that_is_not_in_the_backup_is_told_with_those_that_are(spark, backup):
     with pytest.raises(NotInArchive) as failure:
         restore_backup(spark, backup, Connection(), ["order"])
-    assert failure.value.hint == "It holds orders, unused, users."
+    assert failure.value.hint == "It contains orders, unused, users."
 
 
 def test_an_empty_broker_has_a_backup_too(spark, tmp_path):
@@ -173,7 +173,7 @@ def test_the_command_line_lists_verifies_and_plans_without_spark(backup, copy, c
     (listed,) = json.loads(capsys.readouterr().out)
     assert listed["name"] == "monday" and listed["topics"] == {"orders": 300, "unused": 0, "users": 1}
     assert run(app, ["backup", "verify", str(backup)]) == 0
-    assert "monday is whole" in capsys.readouterr().err
+    assert "monday is complete" in capsys.readouterr().err
     next(copy.glob("data/**/*.parquet")).write_bytes(b"cut")
     assert run(app, ["backup", "verify", str(copy)]) == 1
     with running_broker() as empty:

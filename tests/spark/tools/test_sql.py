@@ -95,7 +95,7 @@ def test_a_wrong_table_is_told_with_the_nearest_name(views):
 
 def test_a_dot_without_quotes_is_told(views, client):
     client.create_topic("two.parts", 1)
-    with pytest.raises(TableNotFound, match=r"needs quotes: `two\.parts`"):
+    with pytest.raises(TableNotFound, match=r"must be quoted: `two\.parts`"):
         views.query("SELECT * FROM two.parts")
 
 

@@ -59,7 +59,7 @@ def test_another_program_on_the_port_is_told_from_a_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         finding = check_broker(silent.getsockname(), {"request_timeout_ms": 50}, is_expected=False)
     assert finding.status is Status.FAIL
-    assert "is no FlyMQ broker" in finding.text
+    assert "is not a FlyMQ broker" in finding.text
 
 
 def test_spark_could_start_here_and_looking_does_not_load_it() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 import pytest
 import trustme
@@ -15,8 +16,13 @@ from flymq.broker.service.quota import ClientQuota
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import Connection, ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
+from flymq.gateways.native.connection import speaks_native
+from flymq.gateways.rest.connection import speaks_http
 from flymq.host.clock import SystemClock
+from flymq.host.network import SystemNetwork
 from flymq.host.tasks import Tasks
+from flymq.wire.first_bytes import Speaks
+from flymq.wire.kafka.framing import speaks_kafka
 
 
 class Echo(Connection):
@@ -32,14 +38,22 @@ class Echo(Connection):
         self.send([bytes(self._received[:nbytes])])
 
 
+def speaks_echo(first: bytes) -> Speaks:
+    return Speaks.YES if first.startswith(b"!") else Speaks.NO
+
+
 @asynccontextmanager
-async def listening(limits: ListenerLimits, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[Listener, int]]:
+async def listening(
+    limits: ListenerLimits,
+    tls: ssl.SSLContext | None = None,
+    spoken: Mapping[str, Callable[[bytes], Speaks]] = MappingProxyType({"echo": speaks_echo}),
+) -> AsyncIterator[tuple[Listener, int]]:
     shared = SharedByConnections(
         SystemClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
     )
     tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error}"))
-    gateway = Gateway("echo", lambda first: first.startswith(b"!"), lambda: Echo(shared))
-    listener = Listener([gateway], shared, limits, tasks, tls)
+    gateways = [Gateway(name, speaks, lambda: Echo(shared)) for name, speaks in spoken.items()]
+    listener = Listener(gateways, shared, limits, SystemNetwork(), tasks, tls)
     try:
         yield listener, await listener.open("127.0.0.1", 0, 100)
     finally:
@@ -146,3 +160,53 @@ async def test_closing_ends_a_handshake_too(server_tls: ssl.SSLContext) -> None:
         await until(lambda: listener.connections == 1)
     assert listener.connections == 0
     client.close()
+
+
+SPOKEN = {"native": speaks_native, "http": speaks_http, "kafka": speaks_kafka}
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize(
+    ("protocol", "sent"),
+    [
+        ("native", b"\xfb\x01\x01\0\0\0\x01\x80"),
+        ("http", b"POST / HTTP/1.1\r\n\r\n"),
+        ("kafka", b"\0\0\0\x0a\0\x12\0\0\0\0\0\x07\xff\xff"),
+    ],
+)
+async def test_first_bytes_that_come_one_by_one_are_understood(
+    protocol: str, sent: bytes, is_encrypted: bool, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async with listening(ListenerLimits(), server_tls, SPOKEN) as (listener, port):
+        tls = client_tls if is_encrypted else None
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+        for byte in sent:
+            writer.write(bytes([byte]))
+            for _ in range(5):  # turns of the loop, in which the listener gets this byte alone
+                await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            assert await reader.readexactly(len(sent)) == sent
+        assert listener.accepted == {protocol: 1}
+        writer.close()
+
+
+@pytest.mark.parametrize("first", [b"PO", b"\0\0\0"])
+async def test_who_does_not_go_on_after_a_beginning_is_sent_away(first: bytes) -> None:
+    async with listening(ListenerLimits(first_bytes_timeout_s=0.2), spoken=SPOKEN) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(first)
+        assert await ends(reader.read(1))
+        await until(lambda: listener.connections == 0)
+        writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"POLL", b"\0\0\0\x0a\x7f\xff", b"\xff"])
+async def test_who_speaks_like_nobody_in_the_end_is_sent_away_at_once(sent: bytes) -> None:
+    async with listening(ListenerLimits(), spoken=SPOKEN) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for byte in sent:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await ends(reader.read(1))
+        await until(lambda: listener.connections == 0)
+        writer.close()

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flymq.host.disk import SystemDisk
+from flymq.host.simulated_disk import SimulatedDisk
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import (
     NO_LEASE,
@@ -46,13 +48,22 @@ async def write_more_than_the_history_holds(store: MetadataStore) -> None:
     await store.txn(success=[Delete("elsewhere")])
 
 
+DATA = Path("/data")
+
+
+def simulated_disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directory(DATA)
+    return disk
+
+
 ENGINES = {
     "sqlite in a file": Engine(
-        lambda directory: SqliteMetadataStore.open(directory / "metadata.db", history_bytes_max=10_000),
+        lambda directory: SqliteMetadataStore.open(SystemDisk(), directory / "metadata.db", history_bytes_max=10_000),
         write_more_than_the_history_holds,
     ),
-    "sqlite in memory": Engine(
-        lambda directory: SqliteMetadataStore.open(None, history_bytes_max=10_000),
+    "sqlite on a simulated disk": Engine(
+        lambda directory: SqliteMetadataStore.open(simulated_disk(), DATA / "metadata.db", history_bytes_max=10_000),
         write_more_than_the_history_holds,
     ),
 }

@@ -246,7 +246,7 @@ def test_a_follower_learns_of_markers_in_the_middle_of_what_it_copies() -> None:
     copied = leader.read(0, bytes_max=1 << 20)
     assert copied is not None
     for follower in (open_simulated()[1], MemoryLog("orders-0", settings())):
-        follower.append_as_is(copied.read(), now_ms=NOW_MS)
+        follower.append_as_is(copied.read(), leader_epoch=0, now_ms=NOW_MS)
         assert committed_values(follower) == ["yes", "yes"]
         assert follower.producers.first_open_offset is None
 

@@ -6,6 +6,7 @@ from struct import pack
 import pytest
 
 from flymq.model.errors import BrokenFrame, InvalidRequest, RequestTooLarge
+from flymq.wire.first_bytes import Speaks
 from flymq.wire.kafka.apis import Api
 from flymq.wire.kafka.codec import encode_response, parse_request
 from flymq.wire.kafka.framing import RequestCutter, parse_client_id, parse_head, speaks_kafka
@@ -62,18 +63,19 @@ def test_a_client_id_beyond_the_end_breaks_the_frame() -> None:
 @pytest.mark.parametrize(
     ("first", "speaks"),
     [
-        (request()[:8], True),
-        (request(api=1)[:6], True),
-        (b"\0\0\0", True),
-        (request(api=999)[:8], False),
-        (b"GET / HT", False),
-        (b"AMQP\0\0\x09\x01", False),
-        (b"\x10\x0c\0\x04MQTT", False),
-        (b"\xfb\x01\x01\0\0\0\0\0", False),
-        (b"\x16\x03\x01\x02\0\x01\0\x01", False),
+        (request()[:8], Speaks.YES),
+        (request(api=1)[:6], Speaks.YES),
+        (b"\0\0\0", Speaks.MORE),
+        (b"\x02", Speaks.MORE),
+        (request(api=999)[:8], Speaks.NO),
+        (b"G", Speaks.NO),
+        (b"AMQP\0\0\x09\x01", Speaks.NO),
+        (b"\x10\x0c\0\x04MQTT", Speaks.NO),
+        (b"\xfb\x01\x01\0\0\0\0\0", Speaks.NO),
+        (b"\x16\x03\x01\x02\0\x01\0\x01", Speaks.NO),
     ],
 )
-def test_the_first_bytes_of_other_protocols_are_not_taken_for_kafkas(first: bytes, speaks: bool) -> None:
+def test_the_first_bytes_of_other_protocols_are_not_taken_for_kafkas(first: bytes, speaks: Speaks) -> None:
     assert speaks_kafka(first) is speaks
 
 

@@ -1,4 +1,4 @@
-"""`flymq backup`: keep a whole broker in a folder, and prove that it is all there."""
+"""`flymq backup`: create, list and verify backups of a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flymq.host.clock import SystemClock
 
 if TYPE_CHECKING:
     from flymq.spark.backup.contents import Backup
-    from flymq.spark.jobs.folder import Progress
+    from flymq.spark.jobs.execution.pipeline_state import Progress
 
 _folder_argument = click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
 backup_argument = click.argument("path", type=click.Path(file_okay=False, path_type=Path), metavar="BACKUP")
@@ -27,24 +27,24 @@ backup_argument = click.argument("path", type=click.Path(file_okay=False, path_t
 
 @click.group(cls=Noun)
 def backup() -> None:
-    """Keep a whole broker in a folder."""
+    """Back up all topics and groups of a broker."""
 
 
 @backup.command(cls=BrokerCommand)
 @_folder_argument
-@click.option("--name", metavar="NAME", help="Its folder within DIR.  [default: the time]")
+@click.option("--name", metavar="NAME", help="Name of the backup.  [default: the current time]")
 @master_option
 @click.pass_context
 def create(context: click.Context, folder: Path, name: str | None, master: str) -> None:
-    """Back up all topics, their settings, and how far groups have read.
+    """Back up all topics, their settings, and the committed offsets of groups.
 
-    The backup is a new folder in DIR. It holds everything up to the end of each topic at the time it is read.
+    The backup is a new folder in DIR. It contains each topic up to its end at the time it is read.
     """
     from flymq.spark.backup.create import create_backup
 
     broker = spark_connection(context)
     with broker.client() as client:
-        client.connect()  # a wrong address is told before Spark starts
+        client.connect()  # report a wrong address before starting Spark
     path = folder / (name or _time(SystemClock().now_ms()).replace(":", "-"))
     with quiet_session("flymq backup", master) as spark:
         try:
@@ -61,8 +61,8 @@ def list_(folder: Path) -> None:
     from flymq.spark.backup.contents import list_backups
 
     found = list_backups(folder)
-    rows = [(*_row(name, made), _time(made.created_ms) if made else "cut short") for name, made in found]
-    show([_as_json(name, made) for name, made in found], [("BACKUP", "TOPICS", "RECORDS", "SIZE", "MADE"), *rows])
+    rows = [(*_row(name, made), _time(made.created_ms) if made else "incomplete") for name, made in found]
+    show([_as_json(name, made) for name, made in found], [("BACKUP", "TOPICS", "RECORDS", "SIZE", "CREATED"), *rows])
     if not found and not wants_json():
         note(f"There are no backups in {folder}. Try: flymq backup create {folder}")
 
@@ -71,10 +71,10 @@ def list_(folder: Path) -> None:
 @backup_argument
 @click.pass_context
 def verify(context: click.Context, path: Path) -> None:
-    """Prove that a backup is whole.
+    """Verify a backup.
 
-    Reads all of it: every range there, every record counted, every checksum right. Needs no broker. Fails if anything
-    is wrong.
+    Reads all of it: no range missing, every record counted, every checksum correct. Needs no broker. Exits with 1 if
+    anything is wrong.
     """
     from flymq.spark.session import spark_version
 
@@ -87,15 +87,15 @@ def verify(context: click.Context, path: Path) -> None:
     else:
         for problem in seen.problems:
             click.echo(problem)
-        verdict = "whole" if seen.is_whole else f"damaged: {counted(len(seen.problems), 'problem')}"
+        verdict = "complete" if seen.is_whole else f"damaged: {counted(len(seen.problems), 'problem')}"
         records = f"{counted(seen.rows, 'record')} in {counted(seen.files, 'file')}, {show_bytes(seen.size_bytes)}"
-        note(f"{path.name} is {verdict}. Looked at {records}.")
+        note(f"{path.name} is {verdict}. Checked {records}.")
     if not seen.is_whole:
         context.exit(ExitCode.FAILED)
 
 
 def show_progress(done: str) -> Callable[[Progress], None]:
-    """Return what shows how far a job is, on a terminal, on one line."""
+    """Return a callback that shows the progress of a job on one line of the terminal."""
 
     def on_progress(progress: Progress) -> None:
         if sys.stderr.isatty():

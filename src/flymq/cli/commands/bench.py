@@ -1,10 +1,11 @@
-"""`flymq bench`: how fast a broker is from here, in a few seconds.
+"""`flymq bench`: throughput and latency of a broker, in a few seconds.
 
-It measures what a Python program gets from the SDK, so it says as much about this machine and the way to the broker as
-about the broker. Without a broker it starts one, in a process of its own: in this one they would share one core's time.
+It measures what a Python program gets from the SDK, so the result depends as much on this machine and the network as on
+the broker. Without a broker it starts one in a separate process: in this one both would compete for one core.
 
-The latencies of single messages are those of a quiet broker, one message after another. The one at a fixed rate counts
-from the time each message was due, whatever became of those before it, so that a pause is seen by all it held up.
+The latencies of single messages are those of an idle broker, one message after another. The latency at a fixed rate is
+counted from the time each message was due, not from when it was sent, so that a pause counts for every message it
+delayed (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Options(TypedDict):
 
 
 class Result(NamedTuple):
-    """One line of the table: how many a second, or how long each took."""
+    """One row of the table: throughput or latencies."""
 
     what: str
     messages_per_s: float | None = None
@@ -70,10 +71,10 @@ class Result(NamedTuple):
     default=200_000,
     show_default=True,
     metavar="N",
-    help="Messages for throughput.",
+    help="Messages for the throughput tests.",
 )
 @click.option(
-    "--size", type=click.IntRange(min=0), default=100, show_default=True, metavar="BYTES", help="Of each message."
+    "--size", type=click.IntRange(min=0), default=100, show_default=True, metavar="BYTES", help="Message size."
 )
 @click.option(
     "--round-trips",
@@ -81,10 +82,16 @@ class Result(NamedTuple):
     default=1_000,
     show_default=True,
     metavar="N",
-    help="Messages for latency, one at a time.",
+    help="Messages for the latency tests, one at a time.",
 )
 @click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Of the topic."
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Partitions of the topic.",
 )
 @click.option(
     "--rate",
@@ -92,22 +99,22 @@ class Result(NamedTuple):
     default=500,
     show_default=True,
     metavar="N",
-    help="Messages a second for the latency at a fixed rate.",
+    help="Messages per second for the latency at a fixed rate.",
 )
 @click.option(
     "--persistence",
     type=click.Choice([level.value for level in Persistence]),
     default=Persistence.DISK.value,
     show_default=True,
-    help="What the topic's messages survive.",
+    help="Durability of the topic.",
 )
 @acks_option
 @compression_option
 @click.pass_context
 def bench(context: click.Context, **options: Unpack[_Options]) -> None:
-    """Measure how fast a broker is from here.
+    """Measure throughput and latency of a broker.
 
-    Uses a topic of its own and deletes it afterwards. Without a broker at the default address, it starts one.
+    Creates a topic for the test and deletes it afterwards. Without a broker at the default address, it starts one.
     """
     server = connection_given(context).get("server")
     broker = nullcontext(server) if server or _is_broker_there() else own_broker()
@@ -122,7 +129,7 @@ def bench(context: click.Context, **options: Unpack[_Options]) -> None:
     show([result._asdict() for result in results], [_HEADING, *map(_row, results)])
 
 
-# --- what is measured -----------------------------------------------------------------------------------------------
+# --- measurements ---------------------------------------------------------------------------------------------------
 
 
 def _measure(client: FlyMQClient, topic: str, options: _Options) -> list[Result]:
@@ -169,7 +176,7 @@ def _measure(client: FlyMQClient, topic: str, options: _Options) -> list[Result]
 
 
 def _delivery(client: FlyMQClient, topic: str, value: bytes) -> Callable[[], object]:
-    """Return a function that writes a message and waits until a consumer has it."""
+    """Return a function that produces a message and waits until a consumer receives it."""
     consumer = client.consumer(topic, start="latest")
     consumer.start()
     records = iter(consumer)
@@ -182,7 +189,7 @@ def _delivery(client: FlyMQClient, topic: str, value: bytes) -> Callable[[], obj
 
 
 def _steady(client: FlyMQClient, topic: str, options: _Options) -> Result:
-    """Send messages on time and return how long after its time each reached a consumer. Each carries its number."""
+    """Send messages at a fixed rate; measure from the time each was due until a consumer received it."""
     count, rate = options["round_trips"], options["rate"]
     size = max(options["size"], _NUMBER.size)
     consumer = client.consumer(topic, start="latest")
@@ -202,7 +209,7 @@ def _steady(client: FlyMQClient, topic: str, options: _Options) -> Result:
 
 
 def _arrivals(consumer: Consumer, count: int) -> list[tuple[int, float]]:
-    """Return the numbers of so many messages, and when each came."""
+    """Receive `count` messages; return the number of each and when it arrived."""
     arrivals = []
     for record in islice(consumer, count):
         arrived_s = time.perf_counter()
@@ -240,7 +247,7 @@ def _percentiles(what: str, taken_ms: list[float]) -> Result:
 
 @contextmanager
 def _progress(what: str, count: int) -> Iterator[Advance]:
-    """Show a bar while somebody looks."""
+    """Show a progress bar on a terminal."""
     with click.progressbar(length=count, label=f"{what:20}", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         yield bar.update
 
@@ -271,7 +278,7 @@ def _is_broker_there() -> bool:
 
 @contextmanager
 def own_broker() -> Iterator[str]:
-    """Run a broker with a data directory that goes with it; yield its address."""
+    """Run a broker in a temporary data directory; yield its address."""
     with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
         start = [sys.executable, "-m", "flymq", "server", "start", "--port", "0", "--data-dir", scratch]
         with subprocess.Popen([*start, "--set", "log.level=error"], stdout=subprocess.PIPE, text=True) as process:
@@ -279,7 +286,7 @@ def own_broker() -> Iterator[str]:
             ready = process.stdout.readline()
             try:
                 if not ready:
-                    raise BrokerUnavailable("the broker to measure did not start")
+                    raise BrokerUnavailable("the benchmark broker did not start")
                 yield ready.partition(" listens on ")[2].partition(",")[0]
             finally:
                 process.terminate()

@@ -1,4 +1,4 @@
-"""`flymq completion`: the script that lets a shell complete commands, options and topic names."""
+"""`flymq completion`: the shell script that completes commands, options and topic names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flymq.cli import COMPLETION_VARIABLE
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands in a shell.
+    """Print the shell completion script.
 
     \b
     bash:   eval "$(flymq completion bash)"                       in ~/.bashrc

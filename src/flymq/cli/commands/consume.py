@@ -1,7 +1,7 @@
 """`flymq consume`: print the messages of a topic.
 
-What is there is printed in the order of its timestamps: each partition keeps its own order, and the partitions are
-merged. With `--follow`, what comes after that is printed as it comes.
+Existing messages are printed in timestamp order: each partition keeps its order, and the partitions are merged. With
+`--follow`, new messages are then printed as they arrive.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from flymq.model.errors import PartitionNotFound, TopicNotFound
 from flymq.model.names import TopicPartition
 
 Spans = Mapping[TopicPartition, range]
-"""Offsets to read: from the first of each range up to its end."""
+"""Offsets to read of each partition."""
 
-_READ_AHEAD_BYTES = 16 << 20  # of all partitions together
-_READ_AHEAD_BYTES_MIN = 64 << 10  # of each
+_READ_AHEAD_BYTES = 16 << 20  # of all partitions
+_READ_AHEAD_BYTES_MIN = 64 << 10  # per partition
 _RECORDS_PER_POLL = 5_000
 _POLL_MS = 200
 
@@ -66,34 +66,43 @@ def _parse_columns(_context: click.Context, _option: click.Parameter, text: str)
     metavar="POSITION",
     default="earliest",
     show_default=True,
-    help=f"Where to begin: {TAKES}.",
+    help=f"Start position: {TAKES}.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with new messages as they come, until Ctrl-C.")
-@click.option("-n", "--max", "count_max", type=click.IntRange(min=0), metavar="N", help="Stop after so many messages.")
-@click.option("-p", "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this; repeatable.")
-@click.option("-g", "--group", metavar="NAME", help="Read as a member of this group, and commit what is printed.")
-@click.option("-o", "--output", type=_OUTPUT, help="A line each, a JSON object a line, or the values' bytes alone.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new messages as they arrive, until Ctrl-C.")
+@click.option("-n", "--max", "count_max", type=click.IntRange(min=0), metavar="N", help="Stop after N messages.")
+@click.option(
+    "-p", "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; repeatable."
+)
+@click.option(
+    "-g", "--group", metavar="NAME", help="Join this consumer group, and commit the offsets of what is printed."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=_OUTPUT,
+    help="One line per message, one JSON object per line, or only the bytes of the values.",
+)
 @click.option(
     "--show",
     "columns",
     default="",
     metavar="LIST",
     callback=_parse_columns,
-    help=f"What stands before each value: any of {','.join(COLUMNS)}.",
+    help=f"Columns to print before each value: any of {','.join(COLUMNS)}.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show all of these.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all of these columns.")
 @encryption_option
 def consume(topic: str, **options: Unpack[_Options]) -> None:
-    """Print the messages of a topic.
+    """Consume and print the messages of a topic.
 
-    Ends with the last message that is there now; --follow does not.
+    Stops at the current end of the topic, unless --follow is given.
     """
     with connect(**encryption_settings(options["encryption_key_file"])) as client:
         if options["group"] is None:
             _print(_records(client, topic, options), options)
             return
         with _member(client, topic, options["group"], options) as member:
-            _print(_share(member, options), options)
+            _print(_group_records(member, options), options)
 
 
 def _print(records: Iterable[ConsumerRecord], options: _Options) -> None:
@@ -107,7 +116,7 @@ def _print(records: Iterable[ConsumerRecord], options: _Options) -> None:
 
 
 def _format(options: _Options) -> Column:
-    """Return how a record is printed."""
+    """Return the function that formats a record."""
     output = options["output"] or ("json" if wants_json() else "text")
     if output == "json":
         return to_json
@@ -119,21 +128,21 @@ def _format(options: _Options) -> Column:
 
 
 def _records(client: FlyMQClient, topic: str, options: _Options) -> Iterator[ConsumerRecord]:
-    """Yield what is there, then what comes if that is wanted. The consumers are closed with the client."""
+    """Yield the existing records, then new ones with --follow. The consumers are closed with the client."""
     partitions = options["partitions"] or None
     try:
         spans = _spans(client, topic, options["start"], partitions)
     except TopicNotFound:
         if not options["follow"]:
             raise
-        # Nobody has written to it yet: wait for that, where the broker creates topics on first use.
+        # It does not exist yet: wait for it, where the broker creates topics on first use.
         return iter(client.consumer(topic, partitions=partitions))
     backlog = _backlog(client, spans)
     return chain(backlog, _follow(client, topic, spans)) if options["follow"] else backlog
 
 
 def _spans(client: FlyMQClient, topic: str, start: Position, partitions: Sequence[int] | None) -> Spans:
-    """Return what lies between a position and the end of each partition, as of now."""
+    """Return the offsets from a position to the current end of each partition."""
     first = client.admin.earliest_offsets(topic)
     ends = client.admin.latest_offsets(topic)
     if start.kind is Kind.TIME:
@@ -158,7 +167,7 @@ def _chosen(topic: str, known: Iterable[TopicPartition], partitions: Sequence[in
 
 
 def _backlog(client: FlyMQClient, spans: Spans) -> Iterator[ConsumerRecord]:
-    """Yield what is in the spans, by time, and within a partition in the order it was written."""
+    """Yield the records in the spans by timestamp, and within a partition in offset order."""
     full = {name: span for name, span in spans.items() if span}
     ahead_bytes = max(_READ_AHEAD_BYTES // max(len(full), 1), _READ_AHEAD_BYTES_MIN)
     streams = [_read(client, name, span, ahead_bytes) for name, span in full.items()]
@@ -173,7 +182,7 @@ def _read(client: FlyMQClient, name: TopicPartition, span: range, ahead_bytes: i
         partition_bytes_max=min(ahead_bytes, 1 << 20),
     )
     consumer.seek(*name, span.start)
-    while consumer.position(*name) < span.stop:  # the last offsets may hold no record, but a transaction's end
+    while consumer.position(*name) < span.stop:  # the last offsets may be transaction markers, not records
         for record in consumer.poll(_POLL_MS, _RECORDS_PER_POLL):
             if record.offset >= span.stop:
                 break
@@ -192,15 +201,17 @@ def _follow(client: FlyMQClient, topic: str, spans: Spans) -> Iterator[ConsumerR
 
 
 def _member(client: FlyMQClient, topic: str, group: str, options: _Options) -> Consumer:
-    """Join the group. It begins where it has read to; where it has not, at one of the ends."""
+    """Join the group. It starts at its committed offsets; without them, at --from."""
     start = options["start"].kind
     if start not in (Kind.EARLIEST, Kind.LATEST):
-        raise click.UsageError("With --group, --from takes earliest or latest; `flymq group reset` moves a group.")
+        raise click.UsageError(
+            "With --group, --from takes earliest or latest; use `flymq group reset` for other positions."
+        )
     return client.consumer(topic, group=group, partitions=options["partitions"] or None, start=start.value)
 
 
-def _share(member: Consumer, options: _Options) -> Iterator[ConsumerRecord]:
-    """Yield this member's share. What is asked for next says that what came before has been printed: flush first."""
+def _group_records(member: Consumer, options: _Options) -> Iterator[ConsumerRecord]:
+    """Yield the records of the assignment. The next poll marks the previous records as processed: flush first."""
     if options["follow"]:
         yield from member
         return

@@ -1,4 +1,4 @@
-"""`flymq doctor`: look for what keeps a broker or a client from working well, and say what to do about it."""
+"""`flymq doctor`: check for problems of this machine and of a broker, and suggest fixes."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from flymq.client.aio.connection import connect
 from flymq.client.metrics import Counters
 from flymq.client.settings import Address, ClientSettings, ConnectionConfig, parse_addresses, pick
 from flymq.host.disk import SystemDisk
+from flymq.host.network import SystemNetwork
 from flymq.model.errors import (
     BrokenFrame,
     BrokerUnavailable,
@@ -51,9 +52,9 @@ _FSYNC_MS_MAX = 20.0
 _FSYNCS = 15
 _OPEN_FILES_WANTED = 16_384
 _OPEN_FILES_MIN = 4_096
-_ANSWER_WITHIN_MS = 3_000
-_RELEASED_S = 1_767_225_600  # 2026: a clock that is before it is wrong
-_TIME_ERROR = 5  # what adjtimex answers while nothing keeps the clock right
+_TIMEOUT_MS = 3_000
+_RELEASED_S = 1_767_225_600  # 2026: a clock before this date is wrong
+_TIME_ERROR = 5  # returned by adjtimex while the clock is not synchronized
 
 
 class Status(Enum):
@@ -63,7 +64,7 @@ class Status(Enum):
 
 
 class Finding(NamedTuple):
-    """What one look has found; `advice` says what to do where something is wrong."""
+    """The result of one check; `advice` says how to fix a problem."""
 
     what: str
     status: Status
@@ -72,7 +73,7 @@ class Finding(NamedTuple):
 
     @property
     def is_broker(self) -> bool:
-        """Whether this is a broker that was greeted."""
+        """Whether this is a FlyMQ broker that answered."""
         return self.what == "broker" and self.text.startswith("FlyMQ ")
 
 
@@ -82,13 +83,13 @@ class Finding(NamedTuple):
     type=click.Path(path_type=Path),
     default=Path("flymq-data"),
     show_default=True,
-    help="Directory of a broker's data.",
+    help="Data directory of the broker.",
 )
 @click.pass_context
 def doctor(context: click.Context, data_dir: Path) -> None:
-    """Check this machine and the broker, and say what to do.
+    """Check this machine and the broker for problems.
 
-    Fails if something does not work; what could be better is a warning.
+    Suggests a fix for each problem. Exits with 1 if something does not work; a warning is not an error.
     """
     server, settings = connection_settings(context)
     findings = [
@@ -113,7 +114,7 @@ def doctor(context: click.Context, data_dir: Path) -> None:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    """One line each, and below it what to do."""
+    """One line each, and below it the fix."""
     _, *lines = aligned([("", "", ""), *((found.status.value, found.what, found.text) for found in findings)])
     for line, found in zip(lines, findings, strict=True):
         click.echo(line)
@@ -135,7 +136,7 @@ def check_codec() -> Finding:
 
 
 def check_disk(data_dir: Path) -> list[Finding]:
-    """Look at the directory, or at the one it would be made in."""
+    """Check the directory, or the existing parent it would be created in."""
     place = data_dir.absolute()
     while not place.is_dir() and place != place.parent:
         place = place.parent
@@ -143,21 +144,23 @@ def check_disk(data_dir: Path) -> list[Finding]:
     space = Finding("disk space", Status.OK, f"{show_bytes(free)} free in {place}")
     if free < _FREE_BYTES_WANTED:
         status = Status.FAIL if free < _FREE_BYTES_MIN else Status.WARN
-        space = space._replace(status=status, advice="Make room, use another --data-dir, or lower retention.bytes.")
+        space = space._replace(
+            status=status, advice="Free some space, use another --data-dir, or lower retention.bytes."
+        )
     try:
         fsync_ms = _fsync_ms(place)
     except (FlyMQError, OSError) as error:
-        advice = f"Let this user write to {place}, or use another --data-dir."
-        return [space, Finding("fsync", Status.FAIL, f"nothing can be written: {error}", advice)]
+        advice = f"Give this user write access to {place}, or use another --data-dir."
+        return [space, Finding("fsync", Status.FAIL, f"cannot write: {error}", advice)]
     fsync = Finding("fsync", Status.OK, f"{fsync_ms:.1f} ms")
     if fsync_ms > _FSYNC_MS_MAX:
-        advice = "Topics with persistence=fsync wait so long for each write: use a faster disk for them."
+        advice = "Each write to a topic with persistence=fsync takes this long: use a faster disk for them."
         fsync = fsync._replace(status=Status.WARN, advice=advice)
     return [space, fsync]
 
 
 def _fsync_ms(place: Path) -> float:
-    """Return how long the disk takes to make a small write durable: the median of several."""
+    """Return the median latency of an fsync after a small write."""
     durations_s: list[float] = []
     with tempfile.TemporaryDirectory(prefix=".flymq-doctor-", dir=place) as scratch:
         file = SystemDisk().open(Path(scratch) / "fsync")
@@ -170,7 +173,7 @@ def _fsync_ms(place: Path) -> float:
 
 
 def check_open_files(limit: int) -> Finding:
-    """A broker raises its soft limit to the hard one; that one is what counts."""
+    """A broker raises its soft limit to the hard limit, so the hard limit counts."""
     if limit == resource.RLIM_INFINITY or limit >= _OPEN_FILES_WANTED:
         return Finding("open files", Status.OK, "no limit" if limit == resource.RLIM_INFINITY else f"{limit} allowed")
     status = Status.WARN if limit >= _OPEN_FILES_MIN else Status.FAIL
@@ -179,28 +182,28 @@ def check_open_files(limit: int) -> Finding:
 
 
 def check_clock(now_s: float) -> Finding:
-    """Timestamps, and so retention, are only as good as the clock."""
+    """Timestamps and retention depend on the clock."""
     shown = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now_s))
     if now_s < _RELEASED_S:
-        return Finding("clock", Status.FAIL, f"{shown}, which is in the past", "Set the clock.")
-    if not _is_clock_kept():
-        return Finding("clock", Status.WARN, f"{shown}, not synchronized", "Run a time service, such as chrony.")
+        return Finding("clock", Status.FAIL, f"{shown}, which is too early", "Set the clock.")
+    if not _is_clock_synchronized():
+        return Finding("clock", Status.WARN, f"{shown}, not synchronized", "Run an NTP service, such as chrony.")
     return Finding("clock", Status.OK, shown)
 
 
-def _is_clock_kept() -> bool:
-    """Ask Linux whether a time service keeps the clock right; believe it where it cannot be asked."""
+def _is_clock_synchronized() -> bool:
+    """Ask Linux whether the clock is synchronized; assume so on other systems."""
     adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)
     return adjtimex is None or adjtimex(ctypes.create_string_buffer(512)) != _TIME_ERROR
 
 
 def check_spark(environ: Mapping[str, str] = os.environ) -> list[Finding]:
-    """Look whether Spark could start, without starting or importing it. A machine need not have it."""
+    """Check whether Spark could start, without importing or starting it. It is optional."""
     try:
         found = [Finding("PySpark", Status.OK, spark_version())]
     except SparkMissing as error:
         if find_spec("pyspark") is None:
-            text = "not installed; pipelines, SQL and backups run on it"
+            text = "not installed; needed for pipelines, SQL and backups"
             return [Finding("PySpark", Status.OK, text, error.hint)]
         found = [Finding("PySpark", Status.FAIL, error.message, error.hint)]
     try:
@@ -209,14 +212,14 @@ def check_spark(environ: Mapping[str, str] = os.environ) -> list[Finding]:
     except JavaMissing as error:
         found.append(Finding("Java", Status.FAIL, error.message, error.hint))
     if shutil.which("bash", path=environ.get("PATH", "")) is None:
-        found.append(Finding("bash", Status.FAIL, "not on the PATH; Spark starts Java by it", "Install bash."))
+        found.append(Finding("bash", Status.FAIL, "not on the PATH; Spark needs it to start Java", "Install bash."))
     return found
 
 
 def check_broker(address: Address, settings: ClientSettings, *, is_expected: bool) -> Finding:
-    """Greet the broker. One that nobody asked for by name need not run."""
+    """Connect to the broker. Without --server, it is fine if none is running."""
     shown = "{}:{}".format(*address)
-    patient: ClientSettings = {"connect_timeout_ms": _ANSWER_WITHIN_MS, "request_timeout_ms": _ANSWER_WITHIN_MS}
+    patient: ClientSettings = {"connect_timeout_ms": _TIMEOUT_MS, "request_timeout_ms": _TIMEOUT_MS}
     config = pick(ConnectionConfig, {**patient, **settings}, addresses=(address,))
     begun_s = time.perf_counter()
     try:
@@ -224,33 +227,33 @@ def check_broker(address: Address, settings: ClientSettings, *, is_expected: boo
     except BrokerUnavailable as error:
         if is_expected:
             return Finding("broker", Status.FAIL, error.message, error.hint)
-        return Finding("broker", Status.OK, f"none runs at {shown}; the port is free")
+        return Finding("broker", Status.OK, f"not running at {shown}; the port is free")
     except (BrokenFrame, ConnectionLost, RequestTimedOut):
-        advice = "Stop that program, or let the broker use another port: --port N."
-        return Finding("broker", Status.FAIL, f"what listens at {shown} is no FlyMQ broker", advice)
+        advice = "Stop that program, or start the broker on another port: --port N."
+        return Finding("broker", Status.FAIL, f"the program listening at {shown} is not a FlyMQ broker", advice)
     except FlyMQError as error:
         return Finding("broker", Status.FAIL, error.message, error.hint)
-    text = f"FlyMQ {version} at {shown}, greeted in {(time.perf_counter() - begun_s) * 1000:.0f} ms"
+    text = f"FlyMQ {version} at {shown}, answered in {(time.perf_counter() - begun_s) * 1000:.0f} ms"
     if version != __version__:
         return Finding(
-            "broker", Status.WARN, text, f"This client is {__version__}: use the same version on both sides."
+            "broker", Status.WARN, text, f"This client is {__version__}: use the same version as the broker."
         )
     return Finding("broker", Status.OK, text)
 
 
 def check_limits(address: Address, settings: ClientSettings) -> list[Finding]:
-    """Ask the broker what limits it; one that cannot say is left alone."""
-    patient: ClientSettings = {"request_timeout_ms": _ANSWER_WITHIN_MS}
+    """Get the current bottlenecks of the broker, if it can tell."""
+    patient: ClientSettings = {"request_timeout_ms": _TIMEOUT_MS}
     limits = ask_limits(pick(ConnectionConfig, {**patient, **settings}, addresses=(address,)))
     if limits is None:
         return []
     if not limits:
-        return [Finding("load", Status.OK, "nothing limits the broker now")]
+        return [Finding("load", Status.OK, "no bottleneck")]
     return [Finding(limit.what.replace("_", " "), Status.WARN, limit.text, limit.advice) for limit in limits]
 
 
 async def _version(address: Address, config: ConnectionConfig) -> str:
-    connection = await connect(address, config, Counters())
+    connection = await connect(address, config, Counters(), SystemNetwork())
     connection.close()
-    await asyncio.sleep(0)  # let the loop see that the connection has ended
+    await asyncio.sleep(0)  # let the loop call connection_lost
     return connection.server_version

@@ -1,4 +1,4 @@
-"""`flymq group`: how far consumer groups have read, and moving or deleting them."""
+"""`flymq group`: list, describe, reset and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _UNKNOWN = "-"
 
 @click.group(cls=Noun)
 def group() -> None:
-    """Look at consumer groups, move and delete them."""
+    """List, describe, reset and delete consumer groups."""
 
 
 @group.command("list", cls=BrokerCommand)
 def list_() -> None:
-    """List all groups."""
+    """List all consumer groups."""
     with connect() as client:
         groups = client.admin.list_groups()
     rows = [(found.name, found.state, found.members) for found in groups]
     show([found._asdict() for found in groups], [("GROUP", "STATE", "MEMBERS"), *rows])
     if not groups and not wants_json():
-        note("There are no groups yet: one begins with its first member or commit.")
+        note("There are no groups yet: a group is created by its first member or commit.")
 
 
 @group.command(cls=BrokerCommand)
 @click.argument("group")
 def describe(group: str) -> None:
-    """Show how far a group has read, how far it is behind, and who reads what."""
+    """Show the members, assignments, committed offsets and lag of a group."""
     with connect() as client:
         found = client.admin.describe_group(group)
     if not wants_json():
@@ -52,7 +52,7 @@ def describe(group: str) -> None:
     callback=position_option,
     metavar="POSITION",
     required=True,
-    help="earliest, latest, a time as `consume --from` takes, or an offset.",
+    help="earliest, latest, a time as in `consume --from`, or an offset.",
 )
 @click.option(
     "-t",
@@ -60,15 +60,15 @@ def describe(group: str) -> None:
     "topics",
     multiple=True,
     shell_complete=complete_topics,
-    help="Only this topic; repeatable.  [default: all that the group has read]",
+    help="Only this topic; repeatable.  [default: all with committed offsets]",
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="The one partition to move to an offset.")
-@click.option("--dry-run", is_flag=True, help="Show where the group would go, and leave it where it is.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Partition to reset to an offset.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets without committing them.")
 def reset(group: str, to: Position, topics: tuple[str, ...], partition: int | None, dry_run: bool) -> None:
-    """Move a group to another place. It must have no members while it is moved."""
+    """Reset the committed offsets of a group. It must have no members."""
     at = _target(to, partition)
     if isinstance(at, dict) and len(topics) != 1:
-        raise click.UsageError("An offset means something in one partition only: name its --topic and --partition.")
+        raise click.UsageError("An offset applies to a single partition: give --topic and --partition.")
     moved: dict[TopicPartition, int] = {}
     with connect() as client:
         for topic in topics or _topics_read(client, group):
@@ -76,15 +76,15 @@ def reset(group: str, to: Position, topics: tuple[str, ...], partition: int | No
     places = [{"topic": name.topic, "partition": name.partition, "offset": offset} for name, offset in moved.items()]
     show(places, [("TOPIC", "PARTITION", "NEXT OFFSET"), *(tuple(place.values()) for place in places)])
     if dry_run:
-        note("Nothing was changed.")
+        note("Dry run: nothing was changed.")
 
 
 @group.command(cls=BrokerCommand)
 @click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete(groups: tuple[str, ...], yes: bool) -> None:
-    """Forget groups and how far they have read. They must have no members."""
-    confirm(f"Forget {', '.join(groups)} and how far they have read?", is_sure=yes)
+    """Delete groups and their committed offsets. They must have no members."""
+    confirm(f"Delete {', '.join(groups)} and their committed offsets?", is_sure=yes)
     with connect() as client:
         for name in groups:
             client.admin.delete_group(name)
@@ -92,11 +92,11 @@ def delete(groups: tuple[str, ...], yes: bool) -> None:
 
 
 def _target(to: Position, partition: int | None) -> str | int | dict[int, int]:
-    """Return the place as the SDK takes it."""
+    """Return the target as the SDK takes it."""
     if to.kind is Kind.LAST:
         raise click.UsageError("--to takes earliest, latest, a time or an offset.")
     if (to.kind is Kind.OFFSET) != (partition is not None):
-        raise click.UsageError("An offset and --partition go together: each partition counts its own offsets.")
+        raise click.UsageError("An offset needs --partition, and --partition an offset: offsets are per partition.")
     if partition is not None:
         return {partition: to.number}
     return to.number if to.kind is Kind.TIME else to.kind.value
@@ -109,7 +109,7 @@ def _topics_read(client: FlyMQClient, group: str) -> list[str]:
 def _position_table(found: GroupDescription) -> list[tuple[object, ...]]:
     members = {member.member: f"{member.client_id} {member.host}".strip() for member in found.members}
     return [
-        ("TOPIC", "PARTITION", "NEXT OFFSET", "END", "LAG", "BEHIND", "MEMBER"),
+        ("TOPIC", "PARTITION", "NEXT OFFSET", "END", "LAG", "TIME LAG", "MEMBER"),
         *(
             (
                 at.topic,

@@ -1,4 +1,4 @@
-"""`flymq produce`: write messages from arguments, lines or files."""
+"""`flymq produce`: produce messages from arguments, lines of stdin or files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from flymq.model.errors import FlyMQError
 from flymq.record.record import Header
 
 _PENDING_MAX = 100_000
-"""Messages on their way whose place is still to be told."""
+"""Messages in flight."""
 
-_LINGER_MS = 5  # lines come faster than answers: let them gather
+_LINGER_MS = 5  # lines arrive faster than acknowledgements: batch them
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -45,19 +45,21 @@ class _Options(TypedDict):
 @click.command(cls=BrokerCommand)
 @topic_argument
 @click.argument("values", nargs=-1)
-@click.option("-k", "--key", metavar="TEXT", help="Key of every message; the same key goes to the same partition.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="Each value or line is a key, this separator, a value.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable.")
+@click.option("-k", "--key", metavar="TEXT", help="Key of every message; equal keys go to the same partition.")
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help="Split each value or line into key and value at this separator."
+)
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Add a header; repeatable.")
 @click.option("-p", "--partition", type=int, metavar="N", help="Write to this partition.")
-@click.option("-f", "--file", "files", multiple=True, type=_FILE, help="A whole file as one message; repeatable.")
+@click.option("-f", "--file", "files", multiple=True, type=_FILE, help="Send a whole file as one message; repeatable.")
 @click.option("--json", "is_json", is_flag=True, help="Each value or line is a message as `consume -o json` prints it.")
 @acks_option
 @compression_option
 @encryption_option
 def produce(topic: str, values: tuple[str, ...], **options: Unpack[_Options]) -> None:
-    """Write messages to a topic.
+    """Produce messages to a topic.
 
-    The messages are the VALUES given, or without any the lines of standard input.
+    The messages are the VALUES, or, without any, the lines of stdin.
     """
     if options["is_json"] and (options["key"] or options["key_separator"] or options["headers"]):
         raise click.UsageError("With --json, keys and headers are part of the message.")
@@ -67,26 +69,26 @@ def produce(topic: str, values: tuple[str, ...], **options: Unpack[_Options]) ->
         "linger_ms": _LINGER_MS,
         **encryption_settings(options["encryption_key_file"]),
     }
-    prints_places = wants_json()
+    prints_offsets = wants_json()
     written = 0
     with connect(**settings) as client:
         try:
-            for place in _send(client.default_producer(), topic, _messages(values, options), options["partition"]):
+            for metadata in _send(client.default_producer(), topic, _messages(values, options), options["partition"]):
                 written += 1
-                if prints_places:
-                    click.echo(_place_as_json(place))
+                if prints_offsets:
+                    click.echo(_as_json(metadata))
         except FlyMQError:
             if written:
-                note(f"{counted(written, 'message')} went well before this:")
+                note(f"{counted(written, 'message')} acknowledged before this error:")
             raise
-    if not prints_places:
-        note(f"Wrote {counted(written, 'message')} to {_shown(place) if written == 1 else topic}.")
+    if not prints_offsets:
+        note(f"Produced {counted(written, 'message')} to {_shown(metadata) if written == 1 else topic}.")
 
 
 def _send(
     producer: Producer, topic: str, messages: Iterable[Message], partition: int | None
 ) -> Iterator[RecordMetadata]:
-    """Send everything and yield the places, in the order of the messages, as they become known."""
+    """Send everything and yield the metadata, in the order of the messages, as they are acknowledged."""
     pending: deque[Delivery] = deque()
     for message in messages:
         pending.append(
@@ -120,18 +122,18 @@ def _messages(values: Iterable[str], options: _Options) -> Iterator[Message]:
             else:
                 yield Message(*_split(line, separator), headers)
         except ValueError as error:
-            raise click.UsageError(f"Message {number} cannot be read: {error}.") from None
+            raise click.UsageError(f"Message {number} is invalid: {error}.") from None
     for file in options["files"]:
         yield Message(key, file.read_bytes(), headers)
 
 
 def _lines(values: Iterable[str], files: Iterable[Path]) -> Iterator[bytes]:
-    """Yield the values, or the lines of standard input if neither values nor files are given."""
+    """Yield the values, or the lines of stdin if neither values nor files are given."""
     if values or files:
         yield from (value.encode() for value in values)
         return
     if sys.stdin.isatty():
-        note("One message a line; Ctrl-D ends.")
+        note("One message per line; end with Ctrl-D.")
     for line in sys.stdin.buffer:
         yield line.removesuffix(b"\n")
 
@@ -139,7 +141,7 @@ def _lines(values: Iterable[str], files: Iterable[Path]) -> Iterator[bytes]:
 def _split(line: bytes, separator: bytes) -> tuple[bytes, bytes]:
     key, found, value = line.partition(separator)
     if not found:
-        raise ValueError(f"there is no {separator.decode()!r} in it")
+        raise ValueError(f"it does not contain {separator.decode()!r}")
     return key, value
 
 
@@ -147,10 +149,10 @@ def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _place_as_json(place: RecordMetadata) -> bytes:
-    return msgspec.json.encode({"topic": place.topic, "partition": place.partition, "offset": place.offset})
+def _as_json(metadata: RecordMetadata) -> bytes:
+    return msgspec.json.encode({"topic": metadata.topic, "partition": metadata.partition, "offset": metadata.offset})
 
 
-def _shown(place: RecordMetadata) -> str:
-    where = f"{place.topic}, partition {place.partition}"
-    return where if place.offset < 0 else f"{where}, offset {place.offset}"
+def _shown(metadata: RecordMetadata) -> str:
+    where = f"{metadata.topic}, partition {metadata.partition}"
+    return where if metadata.offset < 0 else f"{where}, offset {metadata.offset}"

@@ -1,4 +1,4 @@
-"""`flymq restore`: bring a broker back from a backup."""
+"""`flymq restore`: restore topics and groups from a backup."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from flymq.cli.spark_session import master_option, quiet_session, spark_connecti
 
 @click.command(cls=BrokerCommand)
 @backup_argument
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this; repeatable.  [default: all]")
-@click.option("--replace", is_flag=True, help="Delete topics of the same names first, with all they hold.")
-@click.option("--dry-run", is_flag=True, help="Show what would be restored, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.  [default: all]"
+)
+@click.option(
+    "--replace", is_flag=True, help="Delete existing topics of the same names first, with all their messages."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be restored without changing anything.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @master_option
 @click.pass_context
 def restore(
     context: click.Context, path: Path, topics: tuple[str, ...], replace: bool, dry_run: bool, yes: bool, master: str
 ) -> None:
-    """Bring a broker back from a backup.
+    """Restore topics and groups from a backup.
 
-    Topics come back with their settings, records and partitions, and groups to before the record they would have read
-    next. The backup is read and checked first. A topic that is there is left alone, and nothing is restored, unless
+    Topics are restored with their settings, partitions and records, and groups with offsets committed before the record
+    they would have read next. The backup is verified first. If a topic already exists, nothing is restored, unless
     --replace is given.
     """
     from flymq.spark.backup.contents import read_backup
@@ -40,7 +44,7 @@ def restore(
         there = existing_topics(client, wanted, allowed=replace)
     if not dry_run:
         if there:
-            confirm(f"Delete {', '.join(there)} and all messages there?", is_sure=yes)
+            confirm(f"Delete {', '.join(there)} and all their messages?", is_sure=yes)
         with quiet_session("flymq restore", master) as spark:
             try:
                 notes = restore_backup(
@@ -53,4 +57,4 @@ def restore(
     rows = [(topic, backup.topics[topic].partitions, backup.rows_of(topic)) for topic in wanted]
     show({topic: records for topic, _, records in rows}, [("TOPIC", "PARTITIONS", "RECORDS"), *rows])
     if dry_run:
-        note("Nothing was changed.")
+        note("Dry run: nothing was changed.")

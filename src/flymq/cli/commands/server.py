@@ -15,7 +15,7 @@ from flymq.cli.codec_warning import CODEC_ADVICE, CODEC_IS_SLOW
 from flymq.cli.options import Noun, parse_assignment
 from flymq.cli.output import note
 from flymq.record.codec import COMPILED
-from flymq.server.build import Server
+from flymq.server.assemble import Server
 from flymq.server.main import run
 from flymq.server.settings import load_config
 
@@ -28,11 +28,11 @@ def server() -> None:
 
 
 @server.command()
-@click.option("--dev", is_flag=True, default=None, help="For trying things out: topics are created on first use.")
-@click.option("--data-dir", metavar="DIR", help="Where all data is kept.  [default: flymq-data]")
+@click.option("--dev", is_flag=True, default=None, help="Development mode: topics are created on first use.")
+@click.option("--data-dir", metavar="DIR", help="Data directory.  [default: flymq-data]")
 @click.option("--host", metavar="HOST", help="Address to listen on; 0.0.0.0 for all.  [default: 127.0.0.1]")
 @click.option("--port", type=int, metavar="N", help="Port to listen on; 0 for any free one.  [default: 9092]")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings, as TOML.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings file, TOML.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="SECTION.NAME=VALUE", help="Any other setting; repeatable."
 )
@@ -48,7 +48,7 @@ def start(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    One line on stdout tells when it is ready; the log goes to stderr. All settings are in docs/reference/settings.md.
+    Prints a line to stdout when it is ready; the log goes to stderr. All settings are in docs/reference/settings.md.
     """
     flags: dict[str, Any] = dict(parse_assignment(text) for text in assignments)
     given = {"broker.dev": dev, "broker.data_dir": data_dir, "listener.host": host, "listener.port": port}
@@ -76,7 +76,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _server_option(host: str, port: int) -> str:
-    """Return what a client on this machine must say to get here, if anything."""
+    """Return the --server option that a client on this machine needs, if any."""
     is_local = host in ("", "localhost", "127.0.0.1", "0.0.0.0", "::", "::1")
     if is_local and port == DEFAULT_PORT:
         return ""
@@ -84,7 +84,7 @@ def _server_option(host: str, port: int) -> str:
 
 
 def _program() -> str:
-    """Return what to type to run this very program: its name, or its path when the shell would not find it."""
+    """Return how to invoke this program: its name, or its path if it is not on the PATH."""
     path = Path(sys.argv[0])
     if shutil.which("flymq") == str(path.absolute()) or not path.is_file():
         return "flymq"

@@ -1,4 +1,4 @@
-"""`flymq sql`: ask topics as if they were tables."""
+"""`flymq sql`: query topics with SQL."""
 
 from __future__ import annotations
 
@@ -30,28 +30,26 @@ _NULL = "-"
 
 @click.command(cls=BrokerCommand)
 @click.argument("query")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "csv"]), help="How rows are printed.  [default: table]"
-)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), help="Output format.  [default: table]")
 @encryption_option
 @master_option
 @click.pass_context
 def sql(context: click.Context, query: str, output: str | None, encryption_key_file: Path | None, master: str) -> None:
-    """Ask topics as if they were tables.
+    """Query topics with SQL.
 
     \b
     flymq sql "SELECT status, count(*) FROM orders GROUP BY status"
     flymq sql "DESCRIBE orders"
 
-    The fields of JSON values are columns; so are the key, partition, offset and timestamp of each message. Other values
-    are one column, `value`. A topic with a dot or a dash in its name goes into `backquotes`.
+    The columns are the fields of JSON values, and key, partition, offset and timestamp of each message. Values that are
+    not JSON are one column, `value`. Quote the name of a topic with a dot or dash in `backticks`.
     """
     spark_version()
     options = spark_connection(context).options()
     if encryption_key_file is not None:
         options["encryptionKeyFile"] = str(encryption_key_file.absolute())
     with connect(**encryption_settings(encryption_key_file)) as client:
-        client.connect()  # a wrong address is told before Spark starts
+        client.connect()  # report a wrong address before starting Spark
         with quiet_session("flymq sql", master, QUICK_START) as spark:
             print_result(TopicViews(spark, client, options), query, output or ("json" if wants_json() else "table"))
 
@@ -69,14 +67,14 @@ def print_result(views: TopicViews, query: str, output: str) -> None:
 
 
 def print_rows(found: DataFrame, output: str) -> None:
-    """Print the rows of a query: all of them, except in a table."""
+    """Print the rows of a query; a table has a limit."""
     if output == "table":
         rows = found.limit(_TABLE_ROWS_MAX + 1).collect()
         shown = [[_cell(value) for value in row] for row in rows[:_TABLE_ROWS_MAX]]
         if found.columns:
             click.echo("\n".join(aligned([found.columns, *shown])))
         if len(rows) > _TABLE_ROWS_MAX:
-            note(f"The first {_TABLE_ROWS_MAX} rows; -o csv and -o json print all.")
+            note(f"Only the first {_TABLE_ROWS_MAX} rows are shown; -o csv and -o json print all.")
         return
     encode = _as_json if output == "json" else _as_csv
     for text in encode(found.columns, found.toLocalIterator(prefetchPartitions=True)):
@@ -84,13 +82,13 @@ def print_rows(found: DataFrame, output: str) -> None:
 
 
 def _as_json(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """One object a line."""
+    """One object per line."""
     for row in rows:
         yield _json(dict(zip(columns, row, strict=True))) + "\n"
 
 
 def _as_csv(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """A heading, then a line each; null is empty."""
+    """A header line, then one line per row; null is empty."""
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
     writer.writerow(columns)
@@ -124,7 +122,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of Spark as JSON knows it."""
+    """Convert a Spark value to JSON types."""
     if isinstance(value, bytes | bytearray):
         return _text(bytes(value))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`flymq topic`: create, look at, change and delete topics."""
+"""`flymq topic`: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ _set_option = click.option(
 
 @click.group(cls=Noun)
 def topic() -> None:
-    """Create, look at, change and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topic.command(cls=BrokerCommand)
 @click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="The broker's default if not given.")
-@click.option("-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="As above.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions.  [default: the broker's]"
+)
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Replicas per partition.  [default: the broker's]",
+)
 @_set_option
-@click.option("--if-not-exists", is_flag=True, help="Leave an existing topic as it is.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists, and leave it as it is.")
 def create(
     name: str,
     partitions: int | None,
@@ -48,7 +56,7 @@ def create(
 
 
 @topic.command("list", cls=BrokerCommand)
-@click.option("--internal", is_flag=True, help="The broker's own topics too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 def list_(internal: bool) -> None:
     """List all topics."""
     with connect() as client:
@@ -83,7 +91,7 @@ def describe(topic: str) -> None:
     click.echo(f"Topic {found.name}\n")
     click.echo("\n".join(aligned([("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE"), *rows])))
     settings = [
-        (name, value, _readable(name, value), "(set for this topic)" if name in found.overrides else "")
+        (name, value, _readable(name, value), "(topic override)" if name in found.overrides else "")
         for name, value in found.settings.items()
     ]
     click.echo("\n" + "\n".join(aligned([("SETTING", "VALUE", "", ""), *settings])))
@@ -92,7 +100,7 @@ def describe(topic: str) -> None:
 @topic.command(cls=BrokerCommand)
 @topic_argument
 @_set_option
-@click.option("--unset", "unset", multiple=True, metavar="NAME", help="Take a setting back to the broker's default.")
+@click.option("--unset", "unset", multiple=True, metavar="NAME", help="Reset a setting to the broker's default.")
 def alter(topic: str, assignments: tuple[str, ...], unset: tuple[str, ...]) -> None:
     """Change the settings of a topic."""
     changes: dict[str, str | int | None] = {**parse_settings(assignments), **dict.fromkeys(unset)}
@@ -107,11 +115,11 @@ def alter(topic: str, assignments: tuple[str, ...], unset: tuple[str, ...]) -> N
 
 @topic.command(cls=BrokerCommand)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 def delete(topics: tuple[str, ...], yes: bool, if_exists: bool) -> None:
     """Delete topics and all their messages."""
-    confirm(f"Delete {', '.join(topics)} and all messages there?", is_sure=yes)
+    confirm(f"Delete {', '.join(topics)} and all their messages?", is_sure=yes)
     with connect() as client:
         for name in topics:
             try:
@@ -124,11 +132,11 @@ def delete(topics: tuple[str, ...], yes: bool, if_exists: bool) -> None:
 
 @topic.command("add-partitions", cls=BrokerCommand)
 @topic_argument
-@click.option("--total", type=click.IntRange(min=1), required=True, metavar="N", help="Partitions in all, afterwards.")
+@click.option("--total", type=click.IntRange(min=1), required=True, metavar="N", help="New total number of partitions.")
 def add_partitions(topic: str, total: int) -> None:
-    """Give a topic more partitions.
+    """Add partitions to a topic.
 
-    Messages that are there stay where they are; from now on, keys may go to other partitions than before.
+    Existing messages stay where they are; new messages with the same key may go to another partition than before.
     """
     with connect() as client:
         client.admin.add_partitions(topic, total)
@@ -136,12 +144,12 @@ def add_partitions(topic: str, total: int) -> None:
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, str | int | None]:
-    """Return topic settings from NAME=VALUE texts; times and sizes may have a unit."""
+    """Parse topic settings from NAME=VALUE; durations and sizes may have a unit."""
     return {name: _plain_amount(name, value) for name, value in map(parse_assignment, assignments)}
 
 
 def _plain_amount(name: str, value: str) -> str | int:
-    """Turn 7d into milliseconds and 1GiB into bytes; whatever else it is, the broker judges."""
+    """Convert 7d to milliseconds and 1GiB to bytes; the broker validates everything else."""
     try:
         if name.endswith(".ms"):
             return parse_duration_ms(value)

@@ -1,1 +1,1 @@
-"""How values are written on the command line and in its output: units, start positions, messages."""
+"""Text formats of the command line: durations and sizes, start positions, messages."""

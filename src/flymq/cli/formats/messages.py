@@ -1,12 +1,12 @@
-"""A message as text: read by `produce`, printed by `consume`.
+"""Text format of messages: the input of `produce` and the output of `consume`.
 
-As JSON, one object a line:
+As JSON, one object per line:
 
     {"topic": "orders", "partition": 2, "offset": 17, "timestamp": 1767225600000,
      "key": "alice", "value": "hi", "headers": [["trace", "7f"]]}
 
-Bytes that are not UTF-8 are {"base64": "…"} in the place of a text. What `consume -o json` prints, `produce --json`
-takes: it uses the key, value, headers and timestamp, and lets the broker say where the message goes.
+Bytes that are not UTF-8 are {"base64": "…"} instead of a string. `produce --json` reads what `consume -o json` prints:
+it uses key, value, headers and timestamp, and ignores topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160
 
 
 class Message(NamedTuple):
-    """What `produce` writes."""
+    """A message to produce."""
 
     key: bytes | None
     value: bytes | None
@@ -36,11 +36,11 @@ class Message(NamedTuple):
     timestamp: int | None = None
 
 
-# --- printed --------------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------------
 
 
 def to_json(record: ConsumerRecord) -> bytes:
-    """Return a record as one line of JSON."""
+    """Format a record as one line of JSON."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -77,11 +77,11 @@ COLUMNS: dict[str, Column] = {
     "key": lambda record: _NULL if record.key is None else record.key,
     "headers": _headers,
 }
-"""What can be shown before a value, in this order."""
+"""The columns that can be printed before the value, in this order."""
 
 
 def text_of(columns: Sequence[Column]) -> Column:
-    """Return a function that makes a line of a record: the columns, then the value, with tabs between."""
+    """Return a function that formats a record as a line: the columns, then the value, separated by tabs."""
     if not columns:
         return lambda record: (_NULL if record.value is None else record.value) + b"\n"
 
@@ -93,30 +93,30 @@ def text_of(columns: Sequence[Column]) -> Column:
 
 
 def to_raw(record: ConsumerRecord) -> bytes:
-    """Return the bytes of a value and nothing else."""
+    """Return the bytes of the value only."""
     value: bytes = record.value or b""
     return value
 
 
 def for_terminal(line: bytes) -> bytes:
-    """Escape what would move the cursor or change colours, so that a message cannot take over a terminal."""
+    """Escape control characters, so that a message cannot manipulate the terminal."""
     return line.decode(errors="backslashreplace").translate(_ESCAPES).encode()
 
 
-# --- read -----------------------------------------------------------------------------------------------------------
+# --- input ----------------------------------------------------------------------------------------------------------
 
 
 def from_json(line: bytes) -> Message:
-    """Return the message in a line of JSON; `ValueError` if there is none.
+    """Parse a message from a line of JSON; `ValueError` if it is invalid.
 
-    A value that is neither text nor null is written as JSON itself.
+    A value that is neither a string nor null is written as JSON.
     """
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
         headers = [(str(name), _bytes(value)) for name, value in fields.get("headers") or ()]
         timestamp = fields.get("timestamp")
         if timestamp is not None and type(timestamp) is not int:
-            raise ValueError("`timestamp` takes milliseconds since 1970")
+            raise ValueError("`timestamp` must be an integer, in milliseconds since 1970")
         return Message(_bytes(fields.get("key")), _bytes(fields["value"]), headers, timestamp)
     except KeyError:
         raise ValueError("the field `value` is missing") from None

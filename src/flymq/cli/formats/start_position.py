@@ -1,4 +1,4 @@
-"""Where in a topic to begin: at one of its ends, at an offset, so many records before the end, or at a time."""
+"""Where to start in a topic: earliest, latest, an offset, the last N records, or a timestamp."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place that means something in every partition."""
+    """A start position that applies to every partition."""
 
     kind: Kind
     number: int = 0
@@ -32,7 +32,7 @@ class Position:
 
 
 def parse_position(text: str, *, now_ms: int) -> Position:
-    """Return the position that `text` names; `ValueError` if it is none. A time without a zone is local."""
+    """Parse a start position; `ValueError` if it is invalid. A time without a zone is local."""
     if text in (Kind.EARLIEST.value, Kind.LATEST.value):
         return Position(Kind(text))
     if text.isdecimal():

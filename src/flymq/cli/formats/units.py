@@ -1,4 +1,4 @@
-"""Amounts of time and of bytes as people write and read them: 10m, 7d, 64KiB, 1GiB."""
+"""Parse and format durations and sizes: 10m, 7d, 64KiB, 1GiB."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BYTE_UNITS = {
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return the milliseconds in a duration such as 90s or 1.5h; `ValueError` if it is none."""
+    """Parse a duration such as 90s or 1.5h into milliseconds; `ValueError` if it is invalid."""
     return _parse(text, _TIME_UNITS_MS, "ms, s, m, h, d or w")
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes in an amount such as 64KiB or 1GB; `ValueError` if it is none."""
+    """Parse a size such as 64KiB or 1GB into bytes; `ValueError` if it is invalid."""
     return _parse(text, _BYTE_UNITS, "KiB, MiB, GiB, TiB, or KB, MB, GB, TB")
 
 
@@ -38,7 +38,7 @@ def _parse(text: str, units: dict[str, int], known: str) -> int:
 
 
 def show_bytes(count: int) -> str:
-    """Return an amount of bytes to three digits or so, in a unit that suits it."""
+    """Format a size with about three digits, in a suitable unit."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
@@ -48,7 +48,7 @@ def show_bytes(count: int) -> str:
 
 
 def show_duration_ms(count: int) -> str:
-    """Return a duration in the largest unit that it fills: 90 s, 7 d."""
+    """Format a duration in the largest suitable unit: 90 s, 7 d."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if count >= size:
             return f"{count / size:.1f}".removesuffix(".0") + f" {unit}"

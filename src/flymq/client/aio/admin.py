@@ -1,4 +1,4 @@
-"""Topics, groups and the cluster: ask about them and change them."""
+"""Admin client: create, describe, alter and delete topics, groups and the cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AsyncAdmin:
         *,
         exist_ok: bool = False,
     ) -> TopicInfo:
-        """Create a topic; what is not given comes from the broker's defaults. An existing one is left as it is."""
+        """Create a topic, with the broker's defaults for what is not given. `exist_ok` keeps an existing one."""
         request = topics.CreateTopic(
             topic=name,
             partitions=partitions or 0,
@@ -71,12 +71,12 @@ class AsyncAdmin:
         return TopicInfo(made.topic, made.partitions, made.replication_factor, internal=False)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic and all its records."""
+        """Delete a topic and all its records."""
         await self._cluster.tell(topics.DeleteTopic(topic=name), Done)
         self._cluster.invalidate(name)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
-        """Return all topics, in the order of their names; the broker's own only when asked for."""
+        """Return all topics, sorted by name; internal ones only on request."""
         answer = await self._cluster.ask(topics.ListTopics(internal=internal), topics.ListTopicsAnswer)
         return [
             TopicInfo(topic.topic, topic.partitions, topic.replication_factor, topic.internal)
@@ -84,7 +84,7 @@ class AsyncAdmin:
         ]
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Return all about one topic: partitions, offsets, sizes, settings."""
+        """Return the partitions, offsets, sizes and settings of a topic."""
         answer = await self._cluster.ask(topics.DescribeTopic(topic=name), topics.DescribeTopicAnswer)
         return TopicDescription(
             name=answer.topic,
@@ -108,17 +108,17 @@ class AsyncAdmin:
         )
 
     async def alter_topic(self, name: str, settings: Settings) -> None:
-        """Change settings of a topic; None takes one back to its default."""
+        """Change settings of a topic; None resets a setting to its default."""
         await self._cluster.tell(topics.AlterTopic(topic=name, settings=dict(settings)), Done)
         self._cluster.invalidate(name)
 
     async def add_partitions(self, name: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all."""
+        """Increase the number of partitions of a topic to `partitions` in total."""
         await self._cluster.tell(topics.AddPartitions(topic=name, partitions=partitions), Done)
         self._cluster.invalidate(name)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Remove the records before these offsets; return where each partition starts now."""
+        """Delete the records before these offsets; return the new log start offset of each partition."""
         parts = [DeleteRecordsPartition(*name, int(offset)) for name, offset in before.items()]
         deleted = await ask_leaders(
             self._cluster, parts, lambda some: DeleteRecords(partitions=some), DeleteRecordsAnswer
@@ -130,11 +130,11 @@ class AsyncAdmin:
         return await self._offsets(topic, AT_EARLIEST)
 
     async def latest_offsets(self, topic: str) -> dict[TopicPartition, int]:
-        """Return the offset the next record of each partition will get."""
+        """Return the end offset of each partition: that of the next record to be written."""
         return await self._offsets(topic, AT_LATEST)
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, int]:
-        """Return the offset of the first record at or after a time; -1 for a partition without one."""
+        """Return the offset of the first record at or after a timestamp; -1 for a partition without one."""
         return await self._offsets(topic, timestamp_ms)
 
     async def _offsets(self, topic: str, at: int) -> dict[TopicPartition, int]:
@@ -152,7 +152,7 @@ class AsyncAdmin:
         return [GroupInfo(group.group, group.state, group.members) for group in answer.groups]
 
     async def describe_group(self, name: str) -> GroupDescription:
-        """Return members, shares and lag of a group."""
+        """Return the members, assignments and lag of a group."""
         answer = await self._cluster.ask(groups.DescribeGroup(group=name), groups.DescribeGroupAnswer)
         return GroupDescription(
             name=answer.group,
@@ -174,14 +174,14 @@ class AsyncAdmin:
         )
 
     async def delete_group(self, name: str) -> None:
-        """Forget a group that has no members, and its offsets."""
+        """Delete a group without members, and its committed offsets."""
         await self._cluster.tell(groups.DeleteGroup(group=name), Done)
 
     async def reset_offsets(
         self, group: str, topic: str, to: str | int | Mapping[int, int], *, dry_run: bool = False
     ) -> dict[TopicPartition, int]:
-        """Move a group without members within a topic: all partitions to "earliest", "latest" or a time in ms, or those
-        given in `to` to the offsets given there."""
+        """Reset the committed offsets of a group without members in a topic: all partitions to "earliest", "latest" or
+        a timestamp in ms, or the partitions in `to` to the offsets given there."""
         request = groups.ResetOffsets(group=group, validate_only=dry_run)
         if isinstance(to, Mapping):
             request.offsets = [groups.OffsetToCommit(topic, number, offset) for number, offset in to.items()]
@@ -205,5 +205,5 @@ class AsyncAdmin:
         )
 
     async def ping(self) -> None:
-        """Return if a broker answers."""
+        """Check that a broker answers."""
         await self._cluster.ask(Ping(), Done)

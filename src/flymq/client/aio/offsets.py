@@ -1,4 +1,4 @@
-"""Ask leaders for offsets: the earliest, the latest, the one at a time."""
+"""List offsets: the earliest, the latest, or the one at a timestamp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flymq.wire.native.messages.records import ListOffsets, ListOffsetsAnswer, O
 async def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_COMMITTED
 ) -> dict[TopicPartition, OffsetFound]:
-    """Return the offset of each partition at a position (AT_…) or a time in ms; wait for leaders if need be."""
+    """Return the offset of each partition at a position (AT_…) or a timestamp in ms; wait for leaders if necessary."""
     queries = [OffsetQuery(*name, at) for name, at in wanted.items()]
     found = await ask_leaders(
         cluster, queries, lambda some: ListOffsets(partitions=some, isolation=isolation), ListOffsetsAnswer

@@ -15,6 +15,7 @@ from flymq.broker.service.service import Broker
 from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
+from flymq.wire.first_bytes import Speaks
 from flymq.wire.native.codec import decode_request, encode_answer, encode_error, peek_id
 from flymq.wire.native.framing import MAGIC, Frame, FrameCutter
 from flymq.wire.native.messages.fields import Message
@@ -145,5 +146,5 @@ def _as_it_is(answer: Answer) -> Answer:
     return answer
 
 
-def speaks_native(first: bytes) -> bool:
-    return first[0] == MAGIC
+def speaks_native(first: bytes) -> Speaks:
+    return Speaks.YES if first[0] == MAGIC else Speaks.NO

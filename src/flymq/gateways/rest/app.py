@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -146,8 +145,8 @@ class _Served:
             self._decode = msgspec.json.Decoder(operation.takes).decode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began_s = time.perf_counter()
-        requests = self._rest.shared.requests
+        clock, requests = self._rest.shared.clock, self._rest.shared.requests
+        began_s = clock.monotonic_s()
         try:
             response = await self._serve(Request(scope, receive, send))
         except FlyMQError as error:
@@ -164,7 +163,7 @@ class _Served:
             requests.failed("http", InternalError.code)
             response = problem_response(InternalError())
         await response(scope, receive, send)
-        requests.observe("http", self.operation.name, time.perf_counter() - began_s)
+        requests.observe("http", self.operation.name, clock.monotonic_s() - began_s)
 
     async def _serve(self, request: Request) -> Response:
         rest, operation = self._rest, self.operation

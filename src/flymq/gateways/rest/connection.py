@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from flymq.gateways.connection import Connection, SharedByConnections
+from flymq.wire.first_bytes import Speaks
 
 HEAD_BYTES_MAX = 64 << 10
 """Request line and headers together."""
@@ -23,8 +24,10 @@ _VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC"
 _CONTINUE = b"HTTP/1.1 100 "  # no answer yet: the client is to send its body
 
 
-def speaks_http(first: bytes) -> bool:
-    return first[:4] in _VERBS or any(verb.startswith(first) for verb in _VERBS)
+def speaks_http(first: bytes) -> Speaks:
+    if first[:4] in _VERBS:
+        return Speaks.YES
+    return Speaks.MORE if any(verb.startswith(first) for verb in _VERBS) else Speaks.NO
 
 
 class _Http(HttpToolsProtocol):

@@ -6,11 +6,13 @@ from bisect import bisect_right
 from contextlib import suppress
 from pathlib import Path
 
-from flymq.host.disk import ASIDE_SUFFIX, Disk
+from flymq.host.disk import ASIDE_SUFFIX, Disk, replace_file
 from flymq.model.errors import CorruptLog, DiskFull, FileVanished
 from flymq.model.topic_config import TopicConfig
+from flymq.record.header import BatchHeader
 from flymq.storage.compaction.segment_swap import SCRATCH_NAME, finish_swaps
-from flymq.storage.leader_epochs import open_epochs
+from flymq.storage.leader_epochs import FILE_NAME as EPOCHS_NAME
+from flymq.storage.leader_epochs import EpochRun, EpochRuns, LeaderEpochs, read_epochs, walk_epochs
 from flymq.storage.log import Log, LogParts
 from flymq.storage.producers.replay import replay
 from flymq.storage.recovery.checkpoint import (
@@ -22,6 +24,7 @@ from flymq.storage.recovery.checkpoint import (
     take_clean_marker,
     write_checkpoint,
 )
+from flymq.storage.recovery.checksummed_note import encode_note
 from flymq.storage.recovery.crash_scan import RecoveryReport, cut_path, keep_aside, scan_segment
 from flymq.storage.segments.segment import DATA_SUFFIX, Segment, parse_name
 
@@ -33,20 +36,35 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
     checkpoint, compacted = read_checkpoint(disk, directory), read_compacted(disk, directory)
     segments = _list_segments(disk, directory, config, checkpoint)
     report = RecoveryReport()
-    if not _ended_in_order(disk, directory, segments[-1]):
-        report.clean = False
-        segments = _recover(disk, directory, segments, checkpoint, compacted, report)
+    runs = EpochRuns()
+    report.clean = _ended_in_order(disk, directory, segments[-1])
+    if not report.clean:
+        segments = _recover(disk, directory, segments, checkpoint, compacted, report, runs)
+    epochs, epochs_saved = _restore_epochs(disk, directory, segments, runs.runs)
+    if not report.clean:
         recovered = Checkpoint(checkpoint.start_offset, segments[-1].base_offset, segments[-1].size)
         with suppress(DiskFull):  # a log must open for retention to make room; then the next scan is as long as this
+            if not epochs_saved:  # before the checkpoint: the next scan will not see these headers again
+                replace_file(disk, directory / EPOCHS_NAME, encode_note(epochs.entries))
+                epochs_saved = True
             write_checkpoint(disk, directory, recovered)
             checkpoint = recovered
     end_offset = segments[-1].next_offset
-    epochs = open_epochs(disk, directory)
-    epochs.cut_end(end_offset + 1)
     start_offset = max(checkpoint.start_offset, segments[0].base_offset)
     producers, aborted, snapshot_offset = replay(disk, directory, segments, end_offset, compacted.gaps_end)
     aborted.remove_before(segments[0].base_offset)
-    parts = LogParts(segments, start_offset, producers, aborted, epochs, checkpoint, compacted, snapshot_offset, report)
+    parts = LogParts(
+        segments=segments,
+        start_offset=start_offset,
+        producers=producers,
+        aborted=aborted,
+        epochs=epochs,
+        epochs_saved=epochs_saved,
+        checkpoint=checkpoint,
+        compacted=compacted,
+        snapshot_offset=snapshot_offset,
+        report=report,
+    )
     log = Log(disk, directory, config, parts)
     log.begin_anew_if_empty()
     return log
@@ -108,6 +126,7 @@ def _recover(
     checkpoint: Checkpoint,
     compacted: Compacted,
     report: RecoveryReport,
+    runs: EpochRuns,
 ) -> list[Segment]:
     """Scan from the checkpoint on and return the segments up to where the last whole batch ends."""
     kept = [segment for segment in segments if segment.base_offset < checkpoint.recovery_offset]
@@ -123,9 +142,25 @@ def _recover(
                 kept[-1].seal()
         kept.append(segment)
         start = checkpoint.recovery_position if segment.base_offset == checkpoint.recovery_offset else 0
-        _scan(disk, segment, start, report, is_last=segment is segments[-1])
+        _scan(disk, segment, start, report, runs, is_last=segment is segments[-1])
     disk.sync_directory(directory)
     return kept
+
+
+def _restore_epochs(
+    disk: Disk, directory: Path, segments: list[Segment], scanned: list[EpochRun]
+) -> tuple[LeaderEpochs, bool]:
+    """Return the history of leaders, and whether its file says the same. `scanned` is what the scan has seen.
+
+    A missing or damaged file is rebuilt from all headers; only epochs that wrote nothing are lost with it.
+    """
+    saved = read_epochs(disk, directory)
+    epochs = LeaderEpochs(saved or ())
+    for run in walk_epochs(segments) if saved is None else scanned:
+        epochs.observe(run)
+    epochs.cut_end(segments[-1].next_offset + 1)
+    epochs.cut_start(segments[0].base_offset)
+    return epochs, epochs.entries == (saved or [])
 
 
 def _check_follows(before: Segment, segment: Segment, compacted: Compacted, report: RecoveryReport) -> None:
@@ -140,13 +175,18 @@ def _check_follows(before: Segment, segment: Segment, compacted: Compacted, repo
         report.cut_at = (before.path, before.size)
 
 
-def _scan(disk: Disk, segment: Segment, start: int, report: RecoveryReport, *, is_last: bool) -> None:
+def _scan(disk: Disk, segment: Segment, start: int, report: RecoveryReport, runs: EpochRuns, *, is_last: bool) -> None:
     """Check one segment, cut its torn end and bring it to the disk: a killed process may have left it in the cache."""
     size = segment.file.size()
     if size < start:
         raise CorruptLog(f"{segment.path} ends at byte {size}; up to {start} it was known to be on the disk")
     segment.make_writable(start)
-    end = scan_segment(segment, start, lambda position, header: segment.note(header, position), is_last=is_last)
+
+    def note(position: int, header: BatchHeader) -> None:
+        runs.add(header, segment.next_offset)
+        segment.note(header, position)
+
+    end = scan_segment(segment, start, note, is_last=is_last)
     report.scanned_bytes += end - start
     if end < size:
         report.cut_at = (segment.path, end)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from flymq.host.disk import Buffer, Disk, File, write_aside
 from flymq.model.errors import CorruptLog, InvalidBatch, StorageError
@@ -45,8 +46,19 @@ class LogSlice:
     offsets: int
     """How many offsets it covers from the one asked for on: its records, and whatever lies between them."""
 
+    in_memory: ClassVar[Literal[False]] = False
+
+    @property
+    def descriptor(self) -> int | None:
+        """Of the file, for sendfile from `position` on; None when the bytes must be read."""
+        return self.file.fileno()
+
     def read(self) -> bytes:
         return self.file.pread(self.length, self.position)
+
+    def read_part(self, start: int, bytes_max: int) -> bytes:
+        """Return up to `bytes_max` bytes from the byte `start` of the slice on."""
+        return self.file.pread(min(bytes_max, self.length - start), self.position + start)
 
 
 class Segment:
@@ -59,6 +71,7 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
+        self._is_sealed = False
         self.written_since_ms: int | None = None  # when the first batch came, for rolling by age
         self._max_timestamp: int | None = NO_TIMESTAMP  # None: the last entry of the time index knows
         self._file: File | None = None
@@ -87,6 +100,7 @@ class Segment:
         """Know a segment that no longer grows, without opening its files: many may lie behind the active one."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         segment.next_offset = next_offset
+        segment._is_sealed = True
         segment.size = disk.size(segment.path)
         segment._max_timestamp = None
         return segment
@@ -131,6 +145,7 @@ class Segment:
 
     def make_writable(self, position: int) -> None:
         """Get ready to append at `position`, where a batch ends. Indexes grow in memory from here on."""
+        self._is_sealed = False
         self.size = position
         if position == 0:
             self._offsets, self._times = OffsetIndex(), TimeIndex()
@@ -151,6 +166,7 @@ class Segment:
 
     def seal(self) -> None:
         """No batch comes any more: save the indexes and let the next reader map them."""
+        self._is_sealed = True
         self.save_indexes()
         self._offsets = self._times = None
 
@@ -173,6 +189,8 @@ class Segment:
 
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Write batches whose bytes are `pieces` and whose assigned headers are `headers`."""
+        assert not self._is_sealed, f"{self._path} is sealed"
+        assert headers[0].base_offset >= self.next_offset, f"{headers[0].base_offset} comes before {self.next_offset}"
         start = self.size
         try:
             self.file.append(pieces)

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from flymq.model.errors import BrokenFrame, RequestTooLarge
+from flymq.wire.first_bytes import Speaks
 from flymq.wire.framing import StreamCutter
 from flymq.wire.kafka.apis import Api
 
@@ -74,14 +75,17 @@ def parse_client_id(request: memoryview, head: RequestHead) -> str:
     return str(request[_HEAD.size : head.size], "utf-8", "replace")
 
 
-def speaks_kafka(first: bytes) -> bool:
-    """Whether a stream may begin with these bytes: a length that can be one, and what is known of the api key."""
-    if len(first) < 6:
-        return first[0] == 0
-    length, api = Struct(">ih").unpack_from(first)
-    return 8 <= length <= REQUEST_BYTES_MAX and api in _KEYS
+def speaks_kafka(first: bytes) -> Speaks:
+    """Whether a stream may begin with these bytes: a length that can be one, and a known api key."""
+    if first[0] > REQUEST_BYTES_MAX >> 24:
+        return Speaks.NO
+    if len(first) < _LENGTH_AND_KEY.size:
+        return Speaks.MORE
+    length, api = _LENGTH_AND_KEY.unpack_from(first)
+    return Speaks.YES if 8 <= length <= REQUEST_BYTES_MAX and api in _KEYS else Speaks.NO
 
 
+_LENGTH_AND_KEY = Struct(">ih")
 _KEYS = frozenset(Api)
 
 

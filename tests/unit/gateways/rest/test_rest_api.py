@@ -21,10 +21,12 @@ from flymq.gateways.rest.problems import status_of
 from flymq.gateways.rest.reference import main
 from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
+from flymq.host.disk import SystemDisk
 from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors
 from flymq.model.histogram import Histogram
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
+from flymq.wire.first_bytes import Speaks
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def starting(tmp_path: Path) -> httpx.AsyncClient:
     shared = SharedByConnections(
         ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
     )
-    observation = Observation(7, shared, Histogram(), tmp_path)
+    observation = Monitor(7, shared, Histogram(), SystemDisk(), tmp_path)
     rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
@@ -88,10 +90,12 @@ def test_every_reference_in_the_document_leads_somewhere() -> None:
 
 
 def test_first_bytes_of_http_are_known_however_few() -> None:
-    for first in (b"G", b"GET /", b"POST", b"PUT /x", b"DELETE", b"HEAD /", b"OPTIONS", b"PATCH /"):
-        assert speaks_http(first), first
+    for first in (b"GET /", b"POST", b"PUT /x", b"DELETE", b"HEAD /", b"OPTIONS", b"PATCH /"):
+        assert speaks_http(first) is Speaks.YES, first
+    for first in (b"G", b"PO", b"QUE"):
+        assert speaks_http(first) is Speaks.MORE, first
     for first in (b"\x00\x00\x00\x10", b"AMQP", b"\x16\x03", b"GEX "):
-        assert not speaks_http(first), first
+        assert speaks_http(first) is Speaks.NO, first
 
 
 def test_pages_cover_everything_once_in_order() -> None:

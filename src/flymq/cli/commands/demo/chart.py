@@ -1,4 +1,4 @@
-"""What `flymq demo` draws: a bar for each category and a line of how busy the shop was, window by window."""
+"""The chart of `flymq demo`: a bar for each category, and a sparkline of orders per window."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _WINDOWS_SHOWN = 48
 
 
 class Sales(NamedTuple):
-    """What was sold of a category in a window."""
+    """Orders and revenue of a category in a window."""
 
     orders: int
     revenue: float
 
 
 class Tally:
-    """The newest word on each window and category: the topic holds one each time it changed."""
+    """The latest result of each window and category: the topic has a record for each update."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[str, str], Sales] = {}
@@ -34,7 +34,7 @@ class Tally:
         return sum(sales.orders for sales in self._latest.values())
 
     def by_category(self) -> dict[str, Sales]:
-        """Return the sums over all windows, the best category first."""
+        """Return the totals over all windows, highest revenue first."""
         found: dict[str, Sales] = {}
         for (_, category), sales in self._latest.items():
             before = found.get(category, Sales(0, 0.0))
@@ -42,7 +42,7 @@ class Tally:
         return dict(sorted(found.items(), key=lambda item: -item[1].revenue))
 
     def by_window(self) -> list[int]:
-        """Return the orders of each window, in the order of time."""
+        """Return the orders of each window, oldest first."""
         found: dict[str, int] = {}
         for (window, _), sales in self._latest.items():
             found[window] = found.get(window, 0) + sales.orders
@@ -61,11 +61,11 @@ def draw(tally: Tally) -> list[str]:
     return [
         *aligned([("CATEGORY", "ORDERS", "REVENUE", ""), *rows]),
         "",
-        f"orders by the second   {sparkline(windows)}",
+        f"orders per second   {sparkline(windows)}",
     ]
 
 
 def sparkline(numbers: list[int]) -> str:
-    """Return one character for each number, as high as the number is against the largest."""
+    """Return a bar character for each number, scaled to the largest."""
     most = max(numbers, default=0) or 1
     return "".join(_LEVELS[number * (len(_LEVELS) - 1) // most] for number in numbers)

@@ -1,4 +1,4 @@
-"""`flymq demo`: broker, feed, Spark and result in one go. It ends by itself and leaves nothing behind."""
+"""`flymq demo`: broker, orders, Spark aggregation and result, end to end. It exits by itself and cleans up."""
 
 from __future__ import annotations
 
@@ -30,24 +30,30 @@ _PATIENCE_S = 600
 
 
 @click.command()
-@click.option("--seconds", type=click.IntRange(min=1), default=15, show_default=True, help="How long to watch it.")
+@click.option(
+    "--seconds",
+    type=click.IntRange(min=1),
+    default=15,
+    show_default=True,
+    help="How long to run after the first result.",
+)
 def demo(seconds: int) -> None:
-    """See it all work: a broker, a feed of orders, an aggregation on Spark, and its result.
+    """Run an end-to-end demo: a broker, a stream of orders, and a Spark aggregation.
 
-    Everything happens in a temporary folder, which is removed in the end.
+    Everything is in a temporary folder, which is removed at the end.
     """
     from flymq.spark.session import spark_version
     from flymq.testing import running_broker
 
     begun_s = time.monotonic()
-    click.echo(f"Spark {spark_version()} and everything else in a temporary folder; this ends by itself.\n")
+    click.echo(f"Spark {spark_version()} and a broker, in a temporary folder; the demo exits by itself.\n")
     with running_broker() as broker, FlyMQClient(broker.address) as client:
-        _step(1, "A broker", f"listens on {broker.address}")
+        _step(1, "Broker:", f"listening on {broker.address}")
         for topic in (TOPIC, RESULT):
             client.create_topic(topic, 2)
         with feeding(client) as feed:
-            _step(2, "A feed", f"writes the orders of a shop to the topic {TOPIC}, about 600 a second")
-            _step(3, "A pipeline", f"on Spark sums them up, exactly once, into the topic {RESULT}:")
+            _step(2, "Producer:", f"writes the orders of a shop to the topic {TOPIC}, about 600 per second")
+            _step(3, "Pipeline:", f"a Spark job aggregates them, exactly once, into the topic {RESULT}:")
             click.echo(f"     {_COMMAND}")
             tally = _aggregate(broker.address, lambda stopping: _watch(client, feed, stopping, seconds))
         _finish(feed.written, tally.orders, time.monotonic() - begun_s)
@@ -58,14 +64,14 @@ def _step(number: int, name: str, text: str) -> None:
 
 
 def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
-    """Run the pipeline while somebody watches its result, until the watching ends.
+    """Run the pipeline while `watch` consumes its result, until `watch` returns.
 
-    The pipeline has the main thread: in another one Spark would not know the session, nor the format "flymq" with it.
+    The pipeline runs in the main thread: in another one Spark would find neither the session nor its format "flymq".
     """
     from flymq.spark.jobs.aggregate import AggregateJob
     from flymq.spark.jobs.connection import Connection
-    from flymq.spark.jobs.folder import Pipelines
-    from flymq.spark.jobs.running import run_in_session
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
+    from flymq.spark.jobs.execution.runner import run_in_session
     from flymq.spark.session import QUICK_START
 
     job = AggregateJob(
@@ -96,7 +102,7 @@ def _aggregate(server: str, watch: Callable[[threading.Event], Tally]) -> Tally:
 
 
 def _watch(client: FlyMQClient, feed: Feed, stopping: threading.Event, seconds: int) -> Tally:
-    """Draw the result as it comes; after some time stop the feed, and wait until all of it is counted."""
+    """Draw the result as it changes; after some time stop the producer, and wait until every order is counted."""
     tally = Tally()
     screen = _Screen()
     deadline_s = time.monotonic() + _PATIENCE_S
@@ -106,10 +112,12 @@ def _watch(client: FlyMQClient, feed: Feed, stopping: threading.Event, seconds: 
             if end_s is not None and time.monotonic() > end_s and _is_all_counted(feed, tally):
                 break
             if time.monotonic() > deadline_s:
-                raise RequestTimedOut("the result did not come in time", hint="flymq doctor looks at this machine.")
+                raise RequestTimedOut(
+                    "the demo timed out waiting for the result", hint="flymq doctor checks this machine."
+                )
             if _read(consumer, tally):
                 if end_s is None:
-                    _step(4, "The result", f"read back from the topic {RESULT}:\n")
+                    _step(4, "Consumer:", f"reads the result from the topic {RESULT}:\n")
                     end_s = time.monotonic() + seconds
                 screen.show(draw(tally))
     screen.close(draw(tally))
@@ -128,7 +136,7 @@ def _read(consumer: Consumer, tally: Tally) -> bool:
 
 
 class _Screen:
-    """A chart that is drawn over the one before in a terminal; elsewhere only the last one is printed."""
+    """A chart that is redrawn in place on a terminal; otherwise only the last one is printed."""
 
     def __init__(self) -> None:
         self._lines = 0
@@ -146,6 +154,6 @@ class _Screen:
 
 
 def _finish(written: int, counted: int, took_s: float) -> None:
-    verdict = "nothing lost, nothing twice" if written == counted else "these should be the same"
+    verdict = "none lost, none counted twice" if written == counted else "these numbers should be equal"
     click.echo(f"\n{written:,} orders written, {counted:,} counted: {verdict}. Took {took_s:.0f} s.")
-    click.echo("\nNow with a broker of your own: flymq server start --dev, and docs/how-to/sql.md")
+    click.echo("\nNext: start your own broker with flymq server start --dev, and see docs/how-to/sql.md")

@@ -1,4 +1,4 @@
-"""The feed of `flymq demo`: the orders of a shop that is busier at some times than at others."""
+"""The input of `flymq demo`: generated orders of a shop, at a varying rate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from flymq.client.sync.client import FlyMQClient
 
 TOPIC = "orders"
 SCHEMA = "category STRING, amount DOUBLE"
-"""The fields that the pipeline needs."""
+"""The fields that the pipeline uses."""
 
 _CATEGORIES = {"coffee": (30, 9.5), "tea": (24, 7.2), "bread": (20, 3.4), "cheese": (14, 11.9), "wine": (8, 16.5)}
-"""How often each is bought, and what one costs."""
+"""Weight and price of each category."""
 _CITIES = {"Lisbon": 5, "Lyon": 4, "Leeds": 3, "Leipzig": 3, "Lublin": 2}
 _CUSTOMERS = 400
 
@@ -28,7 +28,7 @@ _WAVE_S = 12.0
 
 
 class Feed:
-    """Orders on their way into the topic."""
+    """Produces orders to the topic."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -36,13 +36,13 @@ class Feed:
         self._end = threading.Event()
 
     def run(self, client: FlyMQClient) -> None:
-        """Write orders until the feed is stopped. Each lot is acknowledged before it counts."""
+        """Write orders until stopped. Each batch is acknowledged before it is counted."""
         begun_s = time.monotonic()
         while not self._end.wait(_EVERY_S):
             wave = 1 + 0.7 * math.sin((time.monotonic() - begun_s) * 2 * math.pi / _WAVE_S)
-            lot = [self._order() for _ in range(max(1, round(_ORDERS_MEAN * wave)))]
-            client.produce_batch(TOPIC, [(order["customer"], to_json(order)) for order in lot])
-            self.written += len(lot)
+            batch = [self._order() for _ in range(max(1, round(_ORDERS_MEAN * wave)))]
+            client.produce_batch(TOPIC, [(order["customer"], to_json(order)) for order in batch])
+            self.written += len(batch)
 
     def stop(self) -> None:
         self._end.set()

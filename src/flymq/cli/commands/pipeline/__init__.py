@@ -1,3 +1,3 @@
-"""`flymq pipeline`: run data pipelines on Spark, and look after them."""
+"""`flymq pipeline`: run and manage Spark pipelines."""
 
 from flymq.cli.commands.pipeline.command import pipeline as pipeline

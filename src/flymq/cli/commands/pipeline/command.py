@@ -1,4 +1,4 @@
-"""`flymq pipeline`: jobs on topics that run on and on, and what becomes of them."""
+"""`flymq pipeline`: list, monitor, stop and resume pipelines."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from flymq.host.clock import SystemClock
 from flymq.model.errors import RequestTimedOut
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder
 
-_LOOK_EVERY_S = 0.1
+_POLL_INTERVAL_S = 0.1
 _UNKNOWN = "-"
 
 
 @click.group(cls=Noun)
 def pipeline() -> None:
-    """Run data pipelines: projects of tables, and ready jobs that archive, transform and mirror topics."""
+    """Run Spark pipelines: your own, and built-in jobs that archive, transform and mirror topics."""
 
 
 for command in (init, run, dry_run, *JOB_COMMANDS):
@@ -42,10 +42,10 @@ for command in (init, run, dry_run, *JOB_COMMANDS):
 @pipeline.command("list", cls=LocalCommand)
 @state_dir_option
 def list_(state_dir: Path) -> None:
-    """List the pipelines and how far they are."""
+    """List pipelines with their state and progress."""
     found = [_described(folder) for folder in _pipelines(state_dir).all()]
     rows = [(each["name"], each["job"], each["state"], each["records"], _known(each["behind"])) for each in found]
-    show(found, [("PIPELINE", "JOB", "STATE", "RECORDS", "BEHIND"), *rows])
+    show(found, [("PIPELINE", "JOB", "STATE", "RECORDS", "LAG"), *rows])
     if not found and not wants_json():
         note(f"There are no pipelines in {state_dir}. Try: flymq pipeline archive TOPIC --to FOLDER")
 
@@ -54,7 +54,7 @@ def list_(state_dir: Path) -> None:
 @click.argument("name")
 @state_dir_option
 def status(name: str, state_dir: Path) -> None:
-    """Show what a pipeline does and how far it is."""
+    """Show the configuration, state and progress of a pipeline."""
     found = _described(_pipelines(state_dir).get(name))
     shown = {field: value for field, value in found.items() if value not in ("", None)}
     show(found, [("", ""), *shown.items()])
@@ -64,19 +64,19 @@ def status(name: str, state_dir: Path) -> None:
 @click.argument("name")
 @state_dir_option
 def resume(name: str, state_dir: Path) -> None:
-    """Let a pipeline go on where it stopped, in the foreground."""
+    """Resume a pipeline from its checkpoint, in the foreground."""
     run_here(_pipelines(state_dir).get(name))
 
 
 @pipeline.command(cls=LocalCommand)
 @click.argument("name")
-@click.option("--now", is_flag=True, help="Do not wait for the end of the batch; it is repeated at the next start.")
+@click.option("--now", is_flag=True, help="Do not wait for the current batch; it is repeated at the next start.")
 @click.option(
-    "--wait", "wait_s", type=float, default=120, show_default=True, metavar="SECONDS", help="How long to wait."
+    "--wait", "wait_s", type=float, default=120, show_default=True, metavar="SECONDS", help="Maximum time to wait."
 )
 @state_dir_option
 def stop(name: str, now: bool, wait_s: float, state_dir: Path) -> None:
-    """Stop a pipeline when its batch is done."""
+    """Stop a pipeline after its current batch."""
     folder = _pipelines(state_dir).get(name)
     pid = folder.running_pid()
     os.kill(pid, signal.SIGTERM)
@@ -85,17 +85,17 @@ def stop(name: str, now: bool, wait_s: float, state_dir: Path) -> None:
     end_s = time.monotonic() + wait_s
     while folder.pid() == pid:
         if time.monotonic() > end_s:
-            raise RequestTimedOut(f"the pipeline {name} still runs", hint=f"flymq pipeline stop {name} --now")
-        time.sleep(_LOOK_EVERY_S)
+            raise RequestTimedOut(f"the pipeline {name} is still running", hint=f"flymq pipeline stop {name} --now")
+        time.sleep(_POLL_INTERVAL_S)
     note(f"Stopped {name}.")
 
 
 @pipeline.command(cls=LocalCommand)
 @click.argument("name")
-@click.option("-f", "--follow", is_flag=True, help="And on, as it comes, until the pipeline ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the pipeline ends.")
 @state_dir_option
 def logs(name: str, follow: bool, state_dir: Path) -> None:
-    """Print what a pipeline has said."""
+    """Print the log of a pipeline."""
     folder = _pipelines(state_dir).get(name)
     for text in _log(folder, follow=follow):
         sys.stdout.write(text)
@@ -104,13 +104,13 @@ def logs(name: str, follow: bool, state_dir: Path) -> None:
 
 @pipeline.command(cls=LocalCommand)
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @state_dir_option
 def remove(name: str, yes: bool, state_dir: Path) -> None:
-    """Forget a pipeline that does not run, and how far it was. What it wrote stays."""
+    """Delete a stopped pipeline and its checkpoint. Its output is kept."""
     pipelines = _pipelines(state_dir)
     pipelines.get(name)
-    confirm(f"Forget {name} and how far it was?", is_sure=yes)
+    confirm(f"Delete {name} and its checkpoint?", is_sure=yes)
     pipelines.remove(name)
     note(f"Removed {name}.")
 
@@ -119,7 +119,7 @@ def remove(name: str, yes: bool, state_dir: Path) -> None:
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.pass_context
 def verify(context: click.Context, archive: Path) -> None:
-    """Prove that an archive is whole: every range there, no record twice, every byte as it was written."""
+    """Verify an archive: no range missing, no record duplicated, every checksum correct."""
     from flymq.spark.archive.archive import Archive
     from flymq.spark.archive.verify import verify as verify_archive
 
@@ -134,7 +134,7 @@ def verify(context: click.Context, archive: Path) -> None:
 
 
 def _pipelines(state_dir: Path) -> Any:
-    from flymq.spark.jobs.folder import Pipelines
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
     from flymq.spark.session import spark_version
 
     spark_version()
@@ -159,7 +159,7 @@ def _described(folder: PipelineFolder) -> dict[str, Any]:
         "note": progress.note,
         "error": progress.error,
         "hint": progress.hint,
-        "asked for": " ".join(f"{name}={value}" for name, value in job.items() if name != "broker"),
+        "options": " ".join(f"{name}={value}" for name, value in job.items() if name != "broker"),
         "folder": str(folder.path),
     }
 
@@ -169,9 +169,9 @@ def _known(number: int | None) -> int | str:
 
 
 def _log(folder: PipelineFolder, *, follow: bool) -> Iterator[str]:
-    """Yield the log as it is, and as it grows while the pipeline runs."""
+    """Yield the log, and with --follow what is added while the pipeline runs."""
     if not folder.log.exists():
-        note("Nothing was said yet.")
+        note("The log is empty.")
         return
     with folder.log.open(encoding="utf-8", errors="replace") as log:
         while True:
@@ -179,4 +179,4 @@ def _log(folder: PipelineFolder, *, follow: bool) -> Iterator[str]:
             yield log.read()
             if not follow or not is_running:
                 return
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_INTERVAL_S)

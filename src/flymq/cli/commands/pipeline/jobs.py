@@ -1,4 +1,4 @@
-"""The commands that start jobs: `flymq pipeline archive`, `restore`, `aggregate` and the others."""
+"""The built-in jobs: `flymq pipeline archive`, `restore`, `aggregate` and the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ folder_type = click.Path(file_okay=False, path_type=Path)
 schema_option = click.option(
     "--schema",
     metavar="DDL",
-    help="Fields of JSON values that become columns, such as 'user STRING, amount DOUBLE'.  [default: as they are now]",
+    help="Fields of JSON values that become columns, such as 'user STRING, amount DOUBLE'.  [default: inferred]",
 )
 start_option = click.option(
     "--from",
@@ -35,15 +35,15 @@ start_option = click.option(
     type=click.Choice(["earliest", "latest"]),
     default="earliest",
     show_default=True,
-    help="Where a new pipeline begins.",
+    help="Start position of a new pipeline.",
 )
 batch_records_option = click.option(
-    "--batch-records", type=click.IntRange(min=1), metavar="N", help="Most records of one batch."
+    "--batch-records", type=click.IntRange(min=1), metavar="N", help="Maximum records per batch."
 )
 
 
 def _start(kind: type[Any], options: dict[str, Any], **fields: Any) -> None:
-    """Make the job that the options describe, and run it."""
+    """Create the job from the options and run it."""
     running = cast(RunningOptions, {name: options.pop(name) for name in _RUNNING})
     broker = spark_connection(click.get_current_context())
     given = {name: value for name, value in (options | fields).items() if value is not None}
@@ -57,7 +57,7 @@ def _time_ms(position: Position | None, option: str) -> int | None:
         return None
     if position.kind is not Kind.TIME:
         raise click.BadParameter(
-            "It takes a time such as 2026-01-31T12:00, or a time ago such as 10m.", param_hint=option
+            "It takes a time such as 2026-01-31T12:00, or a duration ago such as 10m.", param_hint=option
         )
     return position.number
 
@@ -69,7 +69,7 @@ def _position(context: click.Context, option: click.Parameter, text: str | None)
 def _times(command: Any) -> Any:
     for name, text in (
         ("--until", "Only records before this time."),
-        ("--since", "Only records of this time or later."),
+        ("--since", "Only records at or after this time."),
     ):
         command = click.option(name, callback=_position, metavar="TIME", help=text)(command)
     return command
@@ -80,16 +80,18 @@ def _times(command: Any) -> Any:
 
 @click.command(cls=BrokerCommand)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
-@click.option("--to", type=folder_type, required=True, metavar="FOLDER", help="The archive; made if it is not there.")
+@click.option("--to", type=folder_type, required=True, metavar="FOLDER", help="Archive folder; created if missing.")
 @click.option(
-    "--file-records", type=click.IntRange(min=1), metavar="N", help="Most records of one file.  [default: 1 M]"
+    "--file-records", type=click.IntRange(min=1), metavar="N", help="Maximum records per file.  [default: 1 M]"
 )
-@click.option("--batch-records", type=click.IntRange(min=1), metavar="N", help="Most of one batch.  [default: 10 M]")
-@click.option("--allow-data-loss", is_flag=True, help="Go on when records are gone before they were archived.")
+@click.option(
+    "--batch-records", type=click.IntRange(min=1), metavar="N", help="Maximum records per batch.  [default: 10 M]"
+)
+@click.option("--allow-data-loss", is_flag=True, help="Continue when records were deleted before they were archived.")
 @endless_options("1m")
 @running_options
 def archive(topics: tuple[str, ...], to: Path, **options: Any) -> None:
-    """Keep topics as Parquet files with manifests."""
+    """Archive topics as Parquet files with manifests."""
     from flymq.spark.jobs.archive import ArchiveJob
 
     _start(ArchiveJob, options, topics=list(topics), to=str(to.absolute()))
@@ -98,7 +100,7 @@ def archive(topics: tuple[str, ...], to: Path, **options: Any) -> None:
 def _offset_ranges(
     _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> list[tuple[int, str, str]]:
-    """Parse PARTITION:START-END, of which an end may be left out."""
+    """Parse PARTITION:START-END, where START or END may be missing."""
     found = []
     for text in texts:
         partition, _, span = text.partition(":")
@@ -112,23 +114,25 @@ def _offset_ranges(
 @click.command(cls=BrokerCommand)
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
-@click.option("--to", metavar="TOPIC", help="Another name for the topic.")
+@click.option("--to", metavar="TOPIC", help="Restore into this topic.  [default: the same name]")
 @_times
 @click.option(
     "--offsets",
     multiple=True,
     callback=_offset_ranges,
     metavar="P:START-END",
-    help="Only these offsets of a partition; the end is left out, and either may be missing. Repeatable.",
+    help="Only these offsets of a partition: START inclusive, END exclusive, either optional. Repeatable.",
 )
-@click.option("--append", is_flag=True, help="Write behind the records that a topic has already.")
-@click.option("--groups", is_flag=True, help="Bring groups back, too, each before the record it would have read next.")
-@click.option("--dry-run", is_flag=True, help="Show what would be restored, and do nothing.")
+@click.option("--append", is_flag=True, help="Append to topics that already have records.")
+@click.option(
+    "--groups", is_flag=True, help="Also restore consumer groups, each to the record it would have read next."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be restored without changing anything.")
 @running_options
 def restore(archive: Path, topics: tuple[str, ...], **options: Any) -> None:
-    """Bring topics back from an archive, as of a point in time.
+    """Restore topics from an archive, as of a point in time.
 
-    All topics of the archive, unless some are named. Topics that are missing are made as they were.
+    All topics of the archive, unless some are named. Missing topics are created with their archived settings.
     """
     from flymq.spark.archive.selection import Selection
     from flymq.spark.jobs.restore import RestoreJob
@@ -163,41 +167,39 @@ def _show_plan(job: Any) -> None:
     heading = ("TOPIC", "PARTITION", "TO", "ARCHIVED FROM", "TO BEFORE", "RECORDS")
     show(parts, [heading, *(tuple(part.values()) for part in parts)])
     if not wants_json():
-        note(f"{plan.rows} records would be restored. Nothing was changed.")
+        note(f"{plan.rows} records would be restored. Dry run: nothing was changed.")
 
 
-# --- to topics and snapshots ----------------------------------------------------------------------------------------
+# --- topics and snapshots -------------------------------------------------------------------------------------------
 
 
 def _sums(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse NAME=EXPRESSION, or a field, whose sum is then `sum_<field>`."""
+    """Parse NAME=EXPRESSION, or a field, whose sum is named `sum_<field>`."""
     return dict(parse_assignment(text, "--sum") if "=" in text else (f"sum_{text}", text) for text in texts)
 
 
 @click.command(cls=BrokerCommand)
 @topic_argument
-@click.option("--to", metavar="TOPIC", help="Write each window to this topic, as JSON.")
-@click.option("--to-parquet", type=folder_type, metavar="FOLDER", help="Write the windows to this folder.")
+@click.option("--to", metavar="TOPIC", help="Output topic, for one JSON message per window.")
+@click.option("--to-parquet", type=folder_type, metavar="FOLDER", help="Output folder, for Parquet files.")
+@click.option("--by", "key", default="CAST(key AS STRING)", show_default=True, metavar="SQL", help="Grouping key.")
 @click.option(
-    "--by", "key", default="CAST(key AS STRING)", show_default=True, metavar="SQL", help="What is counted by."
+    "--sum", "sums", multiple=True, callback=_sums, metavar="FIELD", help="Field to sum, or NAME=SQL. Repeatable."
 )
-@click.option(
-    "--sum", "sums", multiple=True, callback=_sums, metavar="FIELD", help="Sum up a field, or NAME=SQL. Repeatable."
-)
-@click.option("--time", default="timestamp", show_default=True, metavar="SQL", help="When a record happened.")
-@duration_option("--window", "window_ms", default="1m", show_default=True, help="Length of a window.")
-@duration_option("--slide", "slide_ms", help="Distance of windows that overlap.")
+@click.option("--time", default="timestamp", show_default=True, metavar="SQL", help="Event time of a record.")
+@duration_option("--window", "window_ms", default="1m", show_default=True, help="Window length.")
+@duration_option("--slide", "slide_ms", help="Slide interval of overlapping windows.")
 @duration_option(
-    "--late", "late_ms", default="10s", show_default=True, help="How long a window waits for late records."
+    "--late", "late_ms", default="10s", show_default=True, help="Watermark delay: how late a record may arrive."
 )
-@click.option("--updates", is_flag=True, help="Write a window each time it changes, not once at its end.")
+@click.option("--updates", is_flag=True, help="Emit a window at every update, not once when it closes.")
 @schema_option
 @encryption_option
 @start_option
 @endless_options("1s")
 @running_options
 def aggregate(topic: str, to_parquet: Path | None, updates: bool, **options: Any) -> None:
-    """Count and sum up records by key, in windows of time."""
+    """Count and sum records by key, in time windows."""
     from flymq.spark.jobs.aggregate import AggregateJob
 
     folder = None if to_parquet is None else str(to_parquet.absolute())
@@ -206,8 +208,8 @@ def aggregate(topic: str, to_parquet: Path | None, updates: bool, **options: Any
 
 @click.command(cls=BrokerCommand)
 @topic_argument
-@click.option("--to", required=True, metavar="TOPIC", help="Topic to write to.")
-@click.option("--sql", required=True, metavar="QUERY", help="What to write; the topic is a table of its name.")
+@click.option("--to", required=True, metavar="TOPIC", help="Output topic.")
+@click.option("--sql", required=True, metavar="QUERY", help="Query; the topic is a table of the same name.")
 @schema_option
 @encryption_option
 @start_option
@@ -215,7 +217,7 @@ def aggregate(topic: str, to_parquet: Path | None, updates: bool, **options: Any
 @endless_options("1s")
 @running_options
 def transform(topic: str, **options: Any) -> None:
-    """Write what SQL makes of a topic to another topic, exactly once.
+    """Transform a topic into another with SQL, exactly once.
 
     \b
     flymq pipeline transform orders --to large --schema 'user STRING, amount DOUBLE' \\
@@ -228,14 +230,14 @@ def transform(topic: str, **options: Any) -> None:
 
 @click.command(cls=BrokerCommand)
 @topic_argument
-@click.option("--to", type=folder_type, required=True, metavar="FOLDER", help="Where the snapshot is kept.")
+@click.option("--to", type=folder_type, required=True, metavar="FOLDER", help="Snapshot folder.")
 @batch_records_option
 @endless_options("1m")
 @running_options
 def compact(topic: str, to: Path, **options: Any) -> None:
     """Keep the latest value of every key as a snapshot in Parquet.
 
-    FOLDER/current is always a whole snapshot. Records without a key are left out; one without a value removes its key.
+    FOLDER/current is always a complete snapshot. Records without a key are ignored; a null value deletes its key.
     """
     from flymq.spark.jobs.compact import CompactJob
 
@@ -244,16 +246,16 @@ def compact(topic: str, to: Path, **options: Any) -> None:
 
 @click.command(cls=BrokerCommand)
 @topic_argument
-@click.option("--to", metavar="TOPIC", help="Topic to write to.  [default: where a dead letter comes from]")
+@click.option("--to", metavar="TOPIC", help="Output topic.  [default: the origin of each dead letter]")
 @_times
-@click.option("--where", metavar="SQL", help="Only records for which this is true.")
+@click.option("--where", metavar="SQL", help="Filter condition.")
 @schema_option
 @encryption_option
 @running_options
 def replay(topic: str, since: Position | None, until: Position | None, **options: Any) -> None:
-    """Write records of a time, or dead letters, to a topic once more.
+    """Replay records of a time range, or dead letters, to a topic.
 
-    Ends with what is there now. Started again, it goes on with what has come since.
+    Stops at the current end of the topic. Started again, it continues with new records.
     """
     from flymq.spark.jobs.replay import ReplayJob
 
@@ -263,17 +265,15 @@ def replay(topic: str, since: Position | None, until: Position | None, **options
 
 @click.command(cls=BrokerCommand)
 @click.argument("topic")
-@click.option(
-    "--source", required=True, metavar="HOST:PORT", help="Cluster to copy from; --server is the one to copy to."
-)
-@click.option("--kafka", "is_kafka", is_flag=True, help="The source speaks Kafka's protocol; needs confluent-kafka.")
+@click.option("--source", required=True, metavar="HOST:PORT", help="Source cluster; --server is the target.")
+@click.option("--kafka", "is_kafka", is_flag=True, help="The source is a Kafka cluster; needs confluent-kafka.")
 @click.option(
     "--source-set",
     multiple=True,
     metavar="NAME=VALUE",
-    help="How to reach the source: username, password_file, tls_ca_file …, or a setting of the Kafka client.",
+    help="Connection setting of the source: username, password_file, tls_ca_file …, or a Kafka client property.",
 )
-@click.option("--to", metavar="TOPIC", help="Another name here.")
+@click.option("--to", metavar="TOPIC", help="Target topic.  [default: the same name]")
 @start_option
 @batch_records_option
 @endless_options("1s")
@@ -281,7 +281,7 @@ def replay(topic: str, since: Position | None, until: Position | None, **options
 def mirror(topic: str, source: str, is_kafka: bool, source_set: tuple[str, ...], **options: Any) -> None:
     """Copy a topic from another cluster, exactly once.
 
-    Partitions, keys, values, headers and times are kept, and the order within a partition.
+    Keeps partitions, keys, values, headers, timestamps, and the order within a partition.
     """
     from flymq.spark.jobs.connection import Connection
     from flymq.spark.jobs.mirror import MirrorJob
@@ -292,7 +292,7 @@ def mirror(topic: str, source: str, is_kafka: bool, source_set: tuple[str, ...],
     else:
         if unknown := settings.keys() - set(Connection.__struct_fields__):
             known = ", ".join(Connection.__struct_fields__[1:])
-            raise click.UsageError(f"--source-set has no {', '.join(sorted(unknown))} for FlyMQ, but {known}.")
+            raise click.UsageError(f"--source-set does not take {', '.join(sorted(unknown))} for FlyMQ, only {known}.")
         connection, kafka_settings = msgspec.convert({**settings, "server": source}, Connection, strict=False), {}
     protocol = "kafka" if is_kafka else "flymq"
     _start(MirrorJob, options, topic=topic, source=connection, protocol=protocol, kafka_settings=kafka_settings)

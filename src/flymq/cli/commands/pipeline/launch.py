@@ -1,4 +1,4 @@
-"""Start a pipeline: here, with its progress on the screen, or in the background."""
+"""Start a pipeline: in the foreground with its progress, or in the background."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from flymq.cli.output import note, show
 from flymq.model.errors import PipelineFailed
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder, Pipelines, Progress
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Pipelines, Progress
     from flymq.spark.jobs.job import Job
 
-_LOOK_EVERY_S = 0.1
-_LINE_EVERY_S = 10.0
+_POLL_INTERVAL_S = 0.1
+_LINE_INTERVAL_S = 10.0
 
 state_dir_option = click.option(
     "--state-dir",
@@ -31,12 +31,12 @@ state_dir_option = click.option(
     default=Path("flymq-pipelines"),
     show_default=True,
     envvar="FLYMQ_PIPELINES",
-    help="Where pipelines are kept.  [FLYMQ_PIPELINES]",
+    help="Folder with the state of pipelines.  [FLYMQ_PIPELINES]",
 )
 
 
 class RunningOptions(TypedDict):
-    """What is said about the run, not about the job."""
+    """Options of the run, not of the job."""
 
     name: str | None
     state_dir: Path
@@ -45,7 +45,7 @@ class RunningOptions(TypedDict):
 
 
 def duration_option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
-    """Return an option that takes a duration such as 10s and gives milliseconds."""
+    """Return an option that takes a duration such as 10s and passes milliseconds."""
     return click.option(*names, metavar="DURATION", callback=_milliseconds, **attributes)
 
 
@@ -57,9 +57,9 @@ def _milliseconds(_context: click.Context, _option: click.Parameter, text: str |
 
 
 def running_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a run to the command of a job."""
+    """Add the run options to the command of a job."""
     for option in (  # the last one added is the first one listed
-        click.option("--master", metavar="URL", help="Spark cluster to run on.  [default: this machine]"),
+        click.option("--master", metavar="URL", help="Spark master.  [default: local]"),
         state_dir_option,
         click.option("--name", metavar="NAME", help="Name of the pipeline.  [default: from the job and the topic]"),
         click.option("--detach", is_flag=True, help="Run in the background."),
@@ -69,19 +69,19 @@ def running_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def endless_options(every: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add what a job that goes on by itself takes."""
+    """Add the options of a continuous job."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        text = "Least time between two batches."
+        text = "Trigger interval: minimum time between two batches."
         command = duration_option("--every", "every_ms", default=every, show_default=True, help=text)(command)
-        return click.option("--once", is_flag=True, help="End with what is there now.")(command)
+        return click.option("--once", is_flag=True, help="Process what is available now, then exit.")(command)
 
     return add
 
 
 def start(job: Job, running: RunningOptions) -> None:
-    """Keep the job under its name and run it."""
-    from flymq.spark.jobs.folder import Pipelines
+    """Save the job under its name and run it."""
+    from flymq.spark.jobs.execution.pipeline_state import Pipelines
     from flymq.spark.session import spark_version
 
     spark_version()
@@ -94,9 +94,9 @@ def start(job: Job, running: RunningOptions) -> None:
 
 
 def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
-    """Return a job that reads JSON with the fields it is to know: those it began with, or those that are there now."""
+    """Fix the schema of a job that reads JSON: the one it started with, or inferred from recent messages."""
     from flymq.spark.jobs.job import SqlJob
-    from flymq.spark.samples import infer_schema
+    from flymq.spark.sampling import infer_schema
 
     if not isinstance(job, SqlJob) or job.schema is not None:
         return job
@@ -109,10 +109,10 @@ def _with_schema(job: Job, pipelines: Pipelines, name: str) -> Job:
 
 
 def run_here(folder: PipelineFolder) -> None:
-    """Run a pipeline in this process, and show how far it is."""
-    from flymq.spark.jobs.running import run_pipeline
+    """Run a pipeline in this process, and show its progress."""
+    from flymq.spark.jobs.execution.runner import run_pipeline
 
-    note(f"Pipeline {folder.name}: starting Spark. Ctrl-C stops it in good order.")
+    note(f"Pipeline {folder.name}: starting Spark. Ctrl-C stops it after the current batch.")
     display = _Display(folder.name)
     progress = run_pipeline(folder, display.show)
     display.close()
@@ -123,22 +123,24 @@ def run_here(folder: PipelineFolder) -> None:
 
 
 def _run_in_background(folder: PipelineFolder) -> None:
-    """Start another process for the pipeline, and return when it runs or has failed to."""
-    from flymq.spark.jobs.folder import State
+    """Start a process for the pipeline, and return when it runs or has failed to start."""
+    from flymq.spark.jobs.execution.pipeline_state import State
 
     command = [sys.executable, "-m", "flymq", "pipeline", "resume", folder.name, "--state-dir", str(folder.path.parent)]
     before = folder.progress()
     with folder.running():
-        pass  # nobody else runs it, or this has raised
+        pass  # raises if it is already running
     with folder.log.open("ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True
         )
     while process.poll() is None:
         if folder.pid() == process.pid and folder.progress().state is State.RUNNING:
-            note(f"Pipeline {folder.name} runs as process {process.pid}. Try: flymq pipeline status {folder.name}")
+            note(
+                f"Pipeline {folder.name} is running as process {process.pid}. Try: flymq pipeline status {folder.name}"
+            )
             return
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
     after = folder.progress()
     if process.returncode:
         if after == before:
@@ -148,7 +150,7 @@ def _run_in_background(folder: PipelineFolder) -> None:
 
 
 class _Display:
-    """One line that changes in a terminal; elsewhere a line now and then."""
+    """A line that is updated in place on a terminal; otherwise a line every few seconds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -157,13 +159,13 @@ class _Display:
         self._last_s = 0.0
 
     def show(self, progress: Progress) -> None:
-        behind = "" if progress.behind is None else f"   {progress.behind:,} behind"
+        behind = "" if progress.behind is None else f"   lag {progress.behind:,}"
         rate = f"   {progress.records_per_s:,.0f}/s" if progress.records_per_s else ""
         line = f"{self._name}   {progress.state.value}   {progress.records:,} records{rate}{behind}   {progress.error}"
         if self._is_terminal:
             click.echo(f"\r{line.ljust(self._width)}", nl=False, err=True)
             self._width = len(line)
-        elif time.monotonic() - self._last_s >= _LINE_EVERY_S:
+        elif time.monotonic() - self._last_s >= _LINE_INTERVAL_S:
             self._last_s = time.monotonic()
             note(line)
 

@@ -1,4 +1,4 @@
-"""`flymq pipeline init`, `run` and `dry-run`: pipelines that are a project of tables, or a program of one's own."""
+"""`flymq pipeline init`, `run` and `dry-run`: declarative projects, PySpark programs and SQL files."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _STATEMENT_END = re.compile(r";[ \t]*(?:\n|\Z)")
 
 @click.command(cls=LocalCommand)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
-@click.option("-t", "--topic", default="events", show_default=True, help="The topic that the project reads.")
+@click.option("-t", "--topic", default="events", show_default=True, help="Topic that the project reads.")
 def init(folder: Path, topic: str) -> None:
-    """Write a small project of tables over a topic, to begin with."""
+    """Create a small declarative pipeline project that reads a topic."""
     from flymq.spark.declarative import write_project
 
     write_project(folder, topic)
-    note(f"Wrote a project that reads the topic {topic}. Try: flymq pipeline run {folder}")
+    note(f"Created a project that reads the topic {topic}. Try: flymq pipeline run {folder}")
 
 
 @click.command(cls=BrokerCommand)
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--full-refresh", is_flag=True, help="Forget all tables of a project and compute them from the start.")
+@click.option("--full-refresh", is_flag=True, help="Drop all tables of a project and recompute them.")
 @master_option
 @click.pass_context
 def run(context: click.Context, file: Path, arguments: tuple[str, ...], full_refresh: bool, master: str) -> None:
-    """Run a project of tables, a Python program or SQL statements.
+    """Run a declarative project, a PySpark program or a SQL file.
 
-    FILE is the folder of a project or its spark-pipeline.yml; or a .py file, which finds a session in `spark`; or a
-    .sql file, in which topics are tables. What reads topics and names no broker reads from --server.
+    FILE is the folder of a project or its spark-pipeline.yml; or a .py file, which gets a session as `spark`; or a .sql
+    file, in which topics are tables. Sources that name no broker read from --server.
     """
     name_broker(context)
     if file.suffix == ".py":
@@ -56,16 +56,16 @@ def run(context: click.Context, file: Path, arguments: tuple[str, ...], full_ref
 @master_option
 @click.pass_context
 def dry_run(context: click.Context, file: Path, master: str) -> None:
-    """Check a project of tables, and write nothing.
+    """Validate a declarative project without writing anything.
 
-    Finds wrong names, columns and types, and tables that depend on each other in a circle.
+    Finds wrong names, columns and types, and circular dependencies.
     """
     name_broker(context)
     _run_project(file, ["dry-run"], master)
 
 
 def name_broker(context: click.Context) -> None:
-    """Let everything that is started from here find the broker that was named."""
+    """Export the broker address to everything started from here."""
     if (server := connection_given(context).get("server")) is not None:
         os.environ[ADDRESS_VARIABLE] = server
 

@@ -1,0 +1,182 @@
+"""Connections: what a broker listens on, what a client connects to.
+
+`Network` is what listeners and clients ask for; `SystemNetwork` is the real one, `SimulatedNetwork`
+(simulated_network.py) one with delays and faults. A connection is a transport of asyncio, told to its protocol by
+`connection_made`, whatever network it belongs to; once it is there, nothing here stands between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from flymq.model.errors import AddressInUse, ListenFailed
+
+logger = logging.getLogger(__name__)
+
+TLS_HANDSHAKE = 0x16
+_ACCEPTS_PER_TURN = 64
+_ACCEPT_AGAIN_S = 1.0
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Accepted(Protocol):
+    """A connection that was accepted and has no protocol yet."""
+
+    peer_host: str
+
+    async def begin(self, protocol: asyncio.BaseProtocol, *, tls: ssl.SSLContext | None, within_s: float) -> None:
+        """Give it to `protocol`, after a TLS handshake if there is a context and its first byte begins one.
+
+        Raises OSError (an SSLError is one) when it ends before the protocol has it; then it is closed.
+        """
+
+    def close(self) -> None:
+        """End it without a word."""
+
+
+class OpenPort(Protocol):
+    """A port on which connections are accepted until `close`."""
+
+    port: int
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    async def listen(self, host: str, port: int, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
+        """Listen on every address of `host`; port 0 lets the network choose. Raises AddressInUse or ListenFailed."""
+
+    async def connect(self, new_protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+        """Connect and return the protocol that has the connection, or raise OSError."""
+
+
+class SystemNetwork:
+    """The operating system's sockets."""
+
+    async def listen(self, host: str, port: int, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            raise ListenFailed(f"cannot listen on {host!r}: {error.strerror}") from error
+        opened = SystemPort(accept)
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                opened.add(_listen(family, (address[0], opened.port or port, *address[2:]), backlog))
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    async def connect(self, new_protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+        _, protocol = await asyncio.get_running_loop().create_connection(new_protocol, host, port, ssl=tls)
+        return protocol
+
+
+class SystemPort:
+    """One port on all addresses of a host."""
+
+    def __init__(self, accept: Callable[[Accepted], None]) -> None:
+        self._accept = accept
+        self._sockets: list[socket.socket] = []
+        self.port = 0
+
+    def add(self, opened: socket.socket) -> None:
+        self._sockets.append(opened)
+        self.port = opened.getsockname()[1]
+        asyncio.get_running_loop().add_reader(opened, self._accept_some, opened)
+
+    def close(self) -> None:
+        for opened in self._sockets:
+            asyncio.get_running_loop().remove_reader(opened)
+            opened.close()
+        self._sockets.clear()
+
+    def _accept_some(self, opened: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                accepted, address = opened.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of descriptors, most likely. The client stays in the backlog; take a breath and try again.
+                logger.error("cannot accept a connection: %s", error.strerror)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(opened)
+                loop.call_later(_ACCEPT_AGAIN_S, self._accept_again, opened)
+                return
+            self._accept(SystemAccepted(accepted, address[0]))
+
+    def _accept_again(self, opened: socket.socket) -> None:
+        if opened in self._sockets:
+            asyncio.get_running_loop().add_reader(opened, self._accept_some, opened)
+
+
+class SystemAccepted:
+    def __init__(self, accepted: socket.socket, peer_host: str) -> None:
+        self._socket = accepted
+        self.peer_host = peer_host
+
+    async def begin(self, protocol: asyncio.BaseProtocol, *, tls: ssl.SSLContext | None, within_s: float) -> None:
+        accepted = self._socket
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            is_tls = tls is not None and await _peek(accepted) == TLS_HANDSHAKE
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol,
+                accepted,
+                ssl=tls if is_tls else None,
+                ssl_handshake_timeout=within_s if is_tls else None,
+            )
+        except BaseException:
+            accepted.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+async def _peek(accepted: socket.socket) -> int:
+    """Return the first byte without taking it, so that TLS can start from it."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        while True:
+            await readable.wait()
+            readable.clear()
+            try:
+                first = accepted.recv(1, socket.MSG_PEEK)
+            except (BlockingIOError, InterruptedError):
+                continue
+            if not first:
+                raise ConnectionResetError(errno.ECONNRESET, "it went without a word")
+            return first[0]
+    finally:
+        loop.remove_reader(accepted)
+
+
+def _listen(family: int, address: tuple[str | int, ...], backlog: int) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.setblocking(False)
+        opened.bind(address)
+        opened.listen(backlog)
+    except OSError as error:
+        opened.close()
+        where = f"{address[0]}:{address[1]}"
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"port {address[1]} on {address[0]} is in use") from error
+        raise ListenFailed(f"cannot listen on {where}: {error.strerror}") from error
+    return opened

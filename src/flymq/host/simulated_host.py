@@ -1,0 +1,104 @@
+"""A machine in memory: it can be started, killed, stopped and started again, and lose its power at any byte.
+
+What runs on it is the shipped code, with the `Host` made here. All machines of a simulation share one loop
+(virtual_time.py), one network and one seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from flymq.host.host import Host
+from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.simulated_network import SimulatedNetwork
+from flymq.host.virtual_time import Life, LoopClock
+
+T = TypeVar("T")
+
+
+class SlowThreads:
+    """Runs the work after a random while, at times a long one."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    async def run(self, work: Callable[[], T]) -> T:
+        mean_s = 0.002 if self._chance.random() < 0.9 else 0.2
+        await asyncio.sleep(self._chance.expovariate(1 / mean_s))
+        return work()
+
+    def close(self) -> None:
+        pass
+
+
+class SimulatedMachine:
+    """A machine through all its lives."""
+
+    def __init__(self, name: str, network: SimulatedNetwork, chance: random.Random) -> None:
+        self.name = name
+        self.disk = SimulatedDisk(chance.getrandbits(64))
+        self.disk.on_power_lost = self.lose_power
+        self.host = Host(
+            LoopClock(asyncio.get_running_loop()),
+            self.disk,
+            network.machine(name),
+            chance,
+            lambda name, count: SlowThreads(chance),
+        )
+        self._network = network
+        self._life = Life()
+        self._has_power = True
+
+    @property
+    def is_up(self) -> bool:
+        return not self._life.is_over
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the machine do something and return what comes of it. Raises MachineDied if it did not live so long."""
+        life = self._life
+        task = life.begin(work, self.name)
+        waits: list[asyncio.Future[Any]] = [task, life.over]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if life.is_over:
+            raise MachineDied(self.name)
+        return task.result()
+
+    async def until_dead(self) -> None:
+        await asyncio.shield(self._life.over)
+
+    def kill(self) -> None:
+        """End the process as by kill -9: what it wrote is in the cache, and the others hear that it is gone."""
+        self._life.end()
+        self._network.stop(self.name, is_heard=True)
+
+    def lose_power(self) -> None:
+        """End everything: what was not on the disk may be gone, and the others hear nothing."""
+        self._has_power = False
+        self.disk.bytes_until_cut = 0
+        self._life.end()
+        self._network.stop(self.name, is_heard=False)
+
+    def start(self) -> None:
+        """Begin a new life with what the disk has."""
+        assert not self.is_up, "it runs already"
+        if self._has_power:
+            self.disk.end_process()
+        else:
+            self._has_power = True
+            self.disk.cut_power()
+        self._network.start(self.name)
+        self._life = Life()
+
+    def pause(self) -> None:
+        """Stand still, as by SIGSTOP, until `resume`."""
+        self._life.pause()
+
+    def resume(self) -> None:
+        self._life.resume()
+
+
+class MachineDied(Exception):
+    """It was killed, or lost its power, before it was done."""
