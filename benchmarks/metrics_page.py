@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.figures import figure
 from benchmarks.row import Row, row, show
-from flymq.broker.catalog import PartitionEntry
+from flymq.cluster.catalog import PartitionEntry
 from flymq.gateways.turns import Turns
 from flymq.model.histogram import BOUNDS_S, Histogram
 from flymq.server.monitoring.metrics import Measured, detailed_page
@@ -130,14 +130,14 @@ def _families(topics: list[_Topic], samples_max: int | None = None) -> Iterator[
 
 
 def _whole(topics: list[_Topic]) -> Callable[[], Iterator[bytes]]:
-    return lambda: iter([generate_latest(_Collected(lambda: _families(topics)))])  # type: ignore[arg-type]
+    return lambda: iter([generate_latest(_Collected(lambda: _families(topics)))])
 
 
 def _by_family(topics: list[_Topic], samples_max: int | None = None) -> Callable[[], Iterator[bytes]]:
     def steps() -> Iterator[bytes]:
         before = ""
         for family in _families(topics, samples_max):
-            text = generate_latest(_Collected(lambda family=family: iter([family])))  # type: ignore[arg-type,misc]
+            text = generate_latest(_Collected(lambda family=family: iter([family])))  # type: ignore[misc]
             if family.name == before:
                 text = text.split(b"\n", 2)[2]  # HELP and TYPE stand once, before the first sample
             before = family.name
