@@ -282,7 +282,7 @@ def _shared(config: Config, clock: Clock) -> SharedByConnections:
     )
 
 
-def _rest(config: Config, shared: SharedByConnections, observation: Observation, entropy: Entropy) -> Rest:
+def _rest(config: Config, shared: SharedByConnections, observation: Monitor, entropy: Entropy) -> Rest:
     settings = RestSettings(
         config.rest.body_bytes_max,
         config.rest.body_timeout_ms / 1000,
