@@ -35,7 +35,9 @@ class GroupScript:
 
     @property
     def group(self) -> Group:
-        return self.table.get_or_add("g")
+        found = self.table.get_or_add("g")
+        assert isinstance(found, Group)
+        return found
 
     def write(self, entries: list[Entry]) -> None:
         self.log += entries
