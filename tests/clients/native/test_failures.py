@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 from tests.ports import free_port
@@ -161,7 +162,7 @@ def test_what_an_older_broker_does_not_offer_is_a_clear_error():
 
 
 def test_an_error_that_passes_is_tried_again():
-    refused = []
+    refused: list[Message] = []
 
     def answer(opcode: int, request: Message) -> bytes:
         greeting = only_greets(opcode, request)
@@ -217,7 +218,7 @@ class ScriptedBroker:
 
     def answer(self, opcode: int, request: Message) -> bytes | None:
         if isinstance(request, Hello):
-            served = [Opcode.INIT_PRODUCER]
+            served: list[int] = [Opcode.INIT_PRODUCER]
             return bytes(encode_answer(opcode, HelloAnswer("fake", "0", broker=0, opcodes=served, id=request.id)))
         if isinstance(request, Metadata):
             partitions = [PartitionMetadata(0, leader=0)]
@@ -270,7 +271,7 @@ def test_a_batch_given_up_in_doubt_takes_its_identity_with_it():
         reply = script.answer(opcode, request)
         return None if silent and isinstance(request, ProduceBatch) else reply
 
-    settings = {"request_timeout_ms": 50, "retry_backoff_ms": 1, "retries": 1}
+    settings: dict[str, Any] = {"request_timeout_ms": 500, "retry_backoff_ms": 1, "retries": 1}
     with fake_broker(answer) as address, FlyMQClient(address, **settings) as client:
         with pytest.raises(RequestTimedOut):
             client.produce("t", b"v")
