@@ -10,25 +10,25 @@ BIN := $(VENV)/bin
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-run: $(VENV)/.server  ## Start a broker for trying things out, in the foreground
+run: $(VENV)/.server  ## Start a development broker in the foreground
 	@exec $(BIN)/flymq server start --dev
 
-demo: $(VENV)/.spark  ## See it all work: broker, feed, a pipeline on Spark, its result; ends by itself
+demo: $(VENV)/.spark  ## Run an end-to-end demo and exit: broker, orders, a Spark aggregation
 	@exec $(BIN)/flymq demo $(ARGS)
 
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/pytest -n auto $(ARGS)
 
-# No Spark, no client of others, no long campaign; what is left takes under a minute on two cores.
+# No Spark, no third-party clients, few seeds and examples: under a minute on two cores.
 QUICK_TESTS := $(addprefix tests/,architecture golden unit property simulation clients/raw clients/native)
 QUICK := FLYMQ_HYPOTHESIS_PROFILE=quick FLYMQ_SIMULATION_SEEDS=3 FLYMQ_CRASH_SEEDS=5
-# schemathesis, a plugin, takes a second to load in each process, and none of these tests use it.
+# The schemathesis plugin takes a second to load in each process, and none of these tests use it.
 QUICK_OPTIONS := -m "not slow" -p no:schemathesis
 
-quick: $(VENV)/.dev  ## Run what takes under a minute: no Spark, no other clients, few seeds
+quick: $(VENV)/.dev  ## Run the tests that take under a minute: no Spark, no third-party clients
 	$(QUICK) $(BIN)/pytest -n auto $(QUICK_OPTIONS) $(QUICK_TESTS) $(ARGS)
 
-coverage: $(VENV)/.dev  ## Show how much of the code the tests of quick run; ARGS=tests for all tests
+coverage: $(VENV)/.dev  ## Measure code coverage of the quick tests; ARGS=tests for all tests
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(QUICK) $(BIN)/coverage run -m pytest -q -n auto $(or $(ARGS),$(QUICK_OPTIONS) $(QUICK_TESTS))
 	@$(BIN)/coverage combine -q
@@ -37,7 +37,7 @@ coverage: $(VENV)/.dev  ## Show how much of the code the tests of quick run; ARG
 	@$(BIN)/python tools/coverage_rooms.py build/coverage/report.json
 	@echo "Line by line: build/coverage/html/index.html"
 
-check: $(VENV)/.dev  ## Lint, types and the direction of imports
+check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -49,7 +49,7 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/python tools/kafka_protocol_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
 
-bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
+bench: $(VENV)/.dev  ## Benchmark beside limits and peers; ARGS=--quick for a short run
 	$(BIN)/python -m benchmarks --json benchmarks/results/run.json $(ARGS)
 
 peers: $(VENV)/.dev  ## Fetch the peers of the benchmarks into a cache folder
@@ -58,7 +58,7 @@ peers: $(VENV)/.dev  ## Fetch the peers of the benchmarks into a cache folder
 report: $(VENV)/.dev  ## Write docs/performance.md and its pictures from the last run of bench
 	$(BIN)/python -m benchmarks.report benchmarks/results/run.json
 
-profile: $(VENV)/.dev  ## Show where the broker's time goes; ARGS=consume for another load
+profile: $(VENV)/.dev  ## Profile the broker; ARGS=consume for another load
 	$(BIN)/python -m benchmarks.profiling $(ARGS)
 
 docs: $(VENV)/.dev  ## Write the generated reference pages

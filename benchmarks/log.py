@@ -1,6 +1,6 @@
 """The log alone, beside bare loops of system calls on the same disk in the same run.
 
-Rates are per second of processor time, the kernel's included: nothing here waits for the disk, so that limits it,
+Rates are per second of CPU time, the kernel's included: nothing here waits for the disk, so that limits it,
 and a neighbour on the same machine does not change it.
 """
 

@@ -4,7 +4,7 @@
 
 The event loop can serve nobody else during a step, so the longest step matters more than the sum. Ours is streamed: a
 step ends after 2 ms. prometheus-client renders a whole page (`generate_latest`); its streamed variants call it once per
-metric family, or once per 200 samples with the repeated headers removed. Steps are measured in processor time of
+metric family, or once per 200 samples with the repeated headers removed. Steps are measured in CPU time of
 the thread, so that neighbours on the machine do not count.
 """
 
@@ -22,13 +22,13 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import prometheus_client
+from flymq.broker.catalog import PartitionEntry
 from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.figures import figure
 from benchmarks.row import Row, row, show
-from flymq.cluster.catalog import PartitionEntry
 from flymq.gateways.turns import Turns
 from flymq.model.histogram import BOUNDS_S, Histogram
 from flymq.server.monitoring.metrics import Measured, detailed_page
@@ -103,7 +103,7 @@ _VALUES: dict[str, Callable[[_Partition, PartitionEntry], float]] = {
 
 
 class _Collected(NamedTuple):
-    """What `generate_latest` takes: anything with `collect()`."""
+    """The argument of `generate_latest`: anything with `collect()`."""
 
     collect: Callable[[], Iterator[Any]]
 
@@ -139,7 +139,7 @@ def _by_family(topics: list[_Topic], samples_max: int | None = None) -> Callable
         for family in _families(topics, samples_max):
             text = generate_latest(_Collected(lambda family=family: iter([family])))  # type: ignore[misc]
             if family.name == before:
-                text = text.split(b"\n", 2)[2]  # HELP and TYPE stand once, before the first sample
+                text = text.split(b"\n", 2)[2]  # HELP and TYPE appear once, before the first sample
             before = family.name
             yield text
 
@@ -184,7 +184,7 @@ def run(quick: bool = False) -> list[Row]:
         }
         expected = _values(b"".join(ours()))
         for name, steps in peers.items():
-            assert _values(b"".join(steps())) == expected, f"{name} says something else"
+            assert _values(b"".join(steps())) == expected, f"{name} renders other values"
         rounds: dict[str, list[_Round]] = {name: [] for name in ("ours", *peers)}
         for _ in range(2 if quick else 9):
             for name, steps in {"ours": ours, **peers}.items():
@@ -211,7 +211,7 @@ def _observing(quick: bool) -> Row:
 
 _IMPORT = """
 import asyncio, resource, time
-import flymq.server.build
+import flymq.server.assemble
 def resident_kb():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() // 1024
 before_kb, began_s = resident_kb(), time.process_time()

@@ -1,4 +1,4 @@
-"""Ready pipelines on local[2]: a topic with values of 100 B to an archive and back.
+"""Pipelines on local[2]: archive and restore a topic with values of 100 B.
 
 A job takes seconds to start, whatever it does; an archive then goes on batch by batch, so one batch has its own row.
 The broker runs beside Spark on the same two cores. CPU time is that of Spark: its Java process and its Python workers.

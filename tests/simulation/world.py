@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flymq.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
 from tests.simulation.virtual_time import LoopClock
 
 from flymq.broker.admin import Admin, TopicDefaults
 from flymq.broker.coordinators.groups import Groups
-from flymq.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
 from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.transactions import Transactions
 from flymq.broker.replicas.partition import Partition

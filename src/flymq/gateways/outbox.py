@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from flymq.broker.replicas.partition import Slice
+from flymq.broker.service.records import Slice
 from flymq.model.errors import StorageError
 
 SLICE_BYTES_MIN = 256 << 10  # below, one read and one send cost less (measured; docs/performance.md)

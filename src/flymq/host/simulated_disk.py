@@ -1,4 +1,4 @@
-"""A disk in memory that can lose power, run full, refuse and rot: for simulation and crash tests.
+"""A disk in memory that can lose power, run full, fail and corrupt: for simulation and crash tests.
 
 It keeps two truths. The *cache* is what a running process sees. The *platter* is what a power cut leaves: of each file
 its content at the last `sync` and an arbitrary part of what was written since, of the names in a directory an
@@ -95,7 +95,7 @@ class SimulatedFile:
         self._inode.sync()
 
     def fileno(self) -> None:
-        """There is none: whoever sends it reads it."""
+        """There is none: read it instead."""
 
 
 class SimulatedLock:
@@ -119,9 +119,9 @@ class SimulatedDisk:
         self._locked: set[Path] = set()
         self._failures: list[tuple[str, str, OSError]] = []
         self.bytes_until_cut: int | None = None
-        """Power goes after so many written bytes; an operation that is no write counts as one."""
+        """Power is lost after this many written bytes; an operation that is no write counts as one."""
         self.bytes_free: int | None = None
-        """Writes are refused as on a full disk after so many bytes."""
+        """Writes fail as on a full disk after this many bytes."""
         self.on_power_lost: Callable[[], None] = lambda: None
         """Called when the power goes in the middle of an operation, before it ends in PowerCut."""
         self.syncs = 0

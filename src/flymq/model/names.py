@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from flymq.model.errors import InvalidTopicName
@@ -35,6 +36,14 @@ def check_topic_name(name: str) -> str:
     if not _ALLOWED.match(name):
         raise InvalidTopicName(f"the topic name {name!r} contains an invalid character")
     return name
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """Group partitions by their topics, both in the order in which they come."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
 
 
 def is_internal(name: str) -> bool:

@@ -115,7 +115,7 @@ def _parse(name: str, value: Any, default: Any, limits: Mapping[str, Any]) -> An
     try:
         number = int(value)
     except (TypeError, ValueError):
-        raise InvalidSetting(f"{name} takes a whole number, not {value!r}") from None
+        raise InvalidSetting(f"{name} takes an integer, not {value!r}") from None
     if isinstance(value, bool) or not limits["low"] <= number <= limits["high"]:
-        raise InvalidSetting(f"{name} takes a whole number from {limits['low']} to {limits['high']}, not {value!r}")
+        raise InvalidSetting(f"{name} takes an integer from {limits['low']} to {limits['high']}, not {value!r}")
     return number

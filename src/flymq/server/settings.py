@@ -73,7 +73,7 @@ class Setting:
             *others, last = (repr(choice.value) for choice in self.type)
             return f"{', '.join(others)} or {last}"
         if self.type is int:
-            number = f"a whole number of {self.unit}" if self.unit else "a whole number"
+            number = f"an integer ({self.unit})" if self.unit else "an integer"
             bounds = f" from {self.low} to {self.high}" if self.high < INT64_MAX else f", at least {self.low}"
             return number + bounds
         if self.type is Path:

@@ -349,7 +349,7 @@ def _value(option: Field[Any], value: str) -> Any:
     try:
         return option.metadata["parse"](value.strip())
     except (FlyMQError, ValueError, KeyError) as error:
-        takes = option.metadata["takes"] or ("text" if option.metadata["parse"] is _text else "a whole number")
+        takes = option.metadata["takes"] or ("text" if option.metadata["parse"] is _text else "an integer")
         why = "" if isinstance(error, KeyError) or "invalid literal" in str(error) else f": {error}"
         raise InvalidOption(f"invalid value {shown} for the option {name}{why}", hint=f"It takes {takes}.") from None
 

@@ -74,7 +74,7 @@ def _takes(option: Field[Any]) -> str:
     takes: str = option.metadata["takes"]
     if takes:
         return takes
-    return "whole number" if "int" in str(option.type) else "text"
+    return "integer" if "int" in str(option.type) else "text"
 
 
 def _default(default: Any) -> str:

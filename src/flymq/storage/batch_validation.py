@@ -1,4 +1,4 @@
-"""What bytes must be to enter a log, and what they become: offsets assigned, repeats recognised, nothing decoded."""
+"""Validate batches before they enter a log: offsets assigned, duplicates recognised, no record decoded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Admitted:
 def admit(
     batches: Buffer, *, next_offset: int, leader_epoch: int, producers: Producers, config: TopicConfig, now_ms: int
 ) -> Admitted | Appended:
-    """Check a run of batches from a client and give them their offsets; or say where they already are."""
+    """Check batches from a client and assign their offsets; or return the offsets of a duplicate."""
     view = memoryview(batches)
     if not view:
         raise EmptyBatch("no batch to append")
@@ -99,7 +99,7 @@ def admit_as_is(batches: Buffer, *, next_offset: int, last_epoch: int, leader_ep
         if header.base_offset < next_offset:
             raise InvalidBatch(f"the log continues at offset {next_offset}, the batch begins at {header.base_offset}")
         if header.last_offset - first_offset > OFFSETS_MAX:
-            raise InvalidBatch(f"the batch ends at offset {header.last_offset}, too far behind {first_offset}")
+            raise InvalidBatch(f"the batch ends at offset {header.last_offset}, too far after {first_offset}")
         if header.leader_epoch > leader_epoch:
             raise UnknownLeaderEpoch(
                 f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, "
@@ -111,7 +111,7 @@ def admit_as_is(batches: Buffer, *, next_offset: int, last_epoch: int, leader_ep
                 f"the one before it of {last_epoch}"
             )
         if header.is_control:
-            parse_marker(view, position)  # what is in the log must be fit to be replayed
+            parse_marker(view, position)  # what is in the log must be replayable
         admitted.headers.append(header)
         next_offset, last_epoch = header.next_offset, header.leader_epoch
         position += header.size
@@ -126,7 +126,7 @@ def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admit
 
 
 def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
-    if not 0 <= header.attributes <= _COMPRESSION_MAX:  # most batches have no flag set: one look is enough for them
+    if not 0 <= header.attributes <= _COMPRESSION_MAX:  # most batches have no flag set
         _check_attributes(header)
     if header.record_count < 1:
         raise EmptyBatch
@@ -144,7 +144,7 @@ def _check_attributes(header: BatchHeader) -> None:
     if header.is_control:
         raise InvalidBatch("only the broker writes control batches")
     if header.attributes & _BROKERS_BITS:
-        raise InvalidBatch("only the broker sets a time of appending or a delete horizon")
+        raise InvalidBatch("only the broker sets a log append time or a delete horizon")
     if header.compression > _COMPRESSION_MAX:
         raise UnsupportedCompression(f"compression {header.compression} is not known")
     if header.is_transactional and header.producer_id < 0:

@@ -3,7 +3,7 @@
     <data dir>/lock
     <data dir>/topics/<topic>~<topic id>/<partition>/…
 
-The id keeps a topic apart from one of the same name that was deleted before.
+The id distinguishes a topic from a deleted one of the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOPIC_SHOWN_MAX = 255 - len("~") - 32
 
 
 class DataDirectory:
-    """Opens and removes logs, under a lock that no second process gets."""
+    """Opens and removes logs, under a lock that only one process can hold."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
@@ -35,24 +35,24 @@ class DataDirectory:
         self._lock = disk.lock(path / "lock")
 
     def open(self, partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> PartitionLog:
-        """Open the log of a partition, or begin it."""
+        """Open the log of a partition, or create it."""
         if config.persistence is Persistence.MEMORY:
             return MemoryLog(str(partition), config)
         folder = self._folder(partition.topic, topic_id)
         return open_log(self._disk, folder / str(partition.partition), config)
 
     def removal(self, topic: str, topic_id: UUID, opened: Sequence[PartitionLog] = ()) -> Callable[[], None]:
-        """Return the work that removes a topic's logs, to run in a thread. To repeat it is harmless.
+        """Return the work that removes a topic's logs, to run in a thread. It is safe to repeat.
 
-        `opened` are those that were in use. Who is the last to close a file that has no name any more waits until the
-        disk has freed it, about a millisecond for each megabyte: that must not be the event loop.
+        `opened` are those that were in use. The last close of a removed file waits until the disk has freed it, about a
+        millisecond for each megabyte: that must not happen on the event loop.
         """
         folder = self._folder(topic, topic_id)
 
         def remove() -> None:
             self._disk.remove_directory(folder)
             for log in opened:
-                log.let_go()
+                log.release_files()
 
         return remove
 
@@ -61,7 +61,7 @@ class DataDirectory:
         return self._disk.list(self._topics)
 
     def folder_name(self, topic: str, topic_id: UUID) -> str:
-        """The id makes it unique; of a long name only so much is shown as a directory's name has room for."""
+        """The id makes it unique; a long topic name is cut to fit into a file name."""
         return f"{topic[:_TOPIC_SHOWN_MAX]}~{topic_id.hex}"
 
     def close(self) -> None:

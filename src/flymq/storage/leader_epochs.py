@@ -4,8 +4,8 @@ leader-epochs    a note (recovery/checksummed_note.py): [[epoch, start offset], 
 
 Every batch header carries the epoch of the leader that wrote it, so the file is needed only for epochs that wrote
 nothing, and to save a walk through all headers at opening. It is written in sync rounds, in a thread, and always before
-a checkpoint that covers the same batches. So at opening the file tells the history before the checkpoint, and the
-headers behind the checkpoint tell the rest (`LeaderEpochs.observe`).
+a checkpoint that covers the same batches. So at opening the file has the history before the checkpoint, and the
+headers after the checkpoint have the rest (`LeaderEpochs.observe`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EpochRuns:
         self.runs: list[EpochRun] = []
 
     def add(self, header: BatchHeader, end_before: int) -> None:
-        """Take in the next header; `end_before` is where the batch before the first one ends."""
+        """Add the next header; `end_before` is where the batch before the first one ends."""
         if self.runs and self.runs[-1].epoch == header.leader_epoch:
             self.runs[-1].end_offset = header.next_offset
             return
@@ -78,7 +78,7 @@ class LeaderEpochs:
         self._replace([*self._entries, (epoch, start_offset)])
 
     def observe(self, run: EpochRun) -> None:
-        """Make the history agree with batches that are in the log. What contradicts them goes.
+        """Make the history agree with batches that are in the log. Entries that contradict them are dropped.
 
         That is, in a file from before a truncation, an epoch whose batches are gone; and on a follower that catches up,
         an epoch that was noted at its election before the batches of earlier epochs had arrived.
@@ -141,7 +141,7 @@ class EpochsFile:
 
     @property
     def is_required(self) -> bool:
-        """Whether the next round must save it: no batch tells of some epoch."""
+        """Whether the next sync must save it: some epoch is in no header."""
         return self._required is not None
 
     def note_change(self, change: int, *, is_in_headers: bool) -> None:
@@ -174,7 +174,7 @@ def walk_epochs(segments: Iterable[Segment]) -> list[EpochRun]:
     """Return the runs of whole segments, from their headers alone."""
     runs = EpochRuns()
     for segment in segments:
-        with suppress(CorruptLog):  # whoever reads that batch is told; the epochs around it are still right
+        with suppress(CorruptLog):  # reading that batch reports it; the epochs around it are still right
             for _, header in segment.walk(0, segment.size):
                 runs.add(header, segment.base_offset)
     return runs.runs

@@ -1,10 +1,10 @@
-"""The log of one partition on disk: appends at the end, reads anywhere, loses nothing it promised.
+"""The log of one partition on disk: append at the end, read anywhere, truncate, make durable.
 
 A directory of segments (segments/) with what the partition remembers of its producers and aborted transactions
 (producers/) and of its leaders (leader_epochs.py). recovery/open_log.py puts it together and repairs it after a crash.
 
-No call here waits: appending is a write to the page cache. To make it durable, take `begin_sync()`, run it in a thread,
-and hand it back to `end_sync()`; flusher.py does that for many logs at once.
+No call here waits: appending is a write to the page cache. To make it durable, call `begin_sync()`, run what it returns
+in a thread, and pass it to `end_sync()`; flusher.py does that for many logs at once.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Log:
         self._segments = parts.segments
         self._recently_read: dict[Segment, None] = {}
         self._gone_before = self._segments[0].base_offset
-        """Segments before this offset are gone for good, from the disk too, and nobody asks for their leaders."""
+        """Segments before this offset are removed, durably: no crash brings them back."""
         self.start_offset = parts.start_offset
         self.end_offset = self._active.next_offset
         self.durable_offset = self.end_offset
@@ -94,7 +94,7 @@ class Log:
         self.recovery = parts.report
         self.failure: PartitionOffline | None = None
         self.truncations = 0
-        """How often batches were taken off the end: what was planned before must not be carried out after."""
+        """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
         self._aborted = parts.aborted
         self._unsynced = Unsynced(disk, directory, self.go_offline)
         self._change_saved = 0  # number of the last change that a checkpoint covers
@@ -104,7 +104,7 @@ class Log:
         if not parts.epochs_saved:
             self._note_epochs(is_in_headers=True)
         # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
-        # thread that comes late with the state before writes nothing.
+        # late thread with the state from before writes nothing.
         self._checkpoint_lock = Lock()
         self._checkpoint = parts.checkpoint
         self._snapshot_offset = parts.snapshot_offset
@@ -122,7 +122,7 @@ class Log:
 
     @property
     def recovery_offset(self) -> int:
-        """Segments before this offset are on the disk, whole, and no crash makes opening look at them."""
+        """Segments before this offset are durable; opening after a crash does not scan them."""
         return self._checkpoint.recovery_offset
 
     @property
@@ -142,7 +142,7 @@ class Log:
 
     @contextmanager
     def _offline_on_failure(self) -> Iterator[None]:
-        """Half a change is none to go on from: opening the log again brings it in order."""
+        """Take the log offline when a change fails halfway: only opening it again repairs it."""
         self._check_online()
         try:
             yield
@@ -223,7 +223,7 @@ class Log:
             self._note_epochs(is_in_headers=True)
 
     def _note_epochs(self, *, is_in_headers: bool) -> None:
-        """The history of leaders has changed: let a sync save it, the next one if no batch tells of the change."""
+        """Leader epochs changed: save them before the next checkpoint, or in the next sync if no header has them."""
         self._unsynced.note_change()
         self._epochs_file.note_change(self._unsynced.change, is_in_headers=is_in_headers)
 
@@ -256,7 +256,7 @@ class Log:
         self._unsynced.note_names()
 
     def _remember(self, segment: Segment, admitted: Admitted) -> None:
-        """Take batches that are written into the memory of producers and aborts."""
+        """Apply batches that are written to the producer state and the list of aborts."""
         position = 0
         for header in admitted.headers:
             if header.producer_id >= 0:
@@ -268,7 +268,7 @@ class Log:
             position += header.size
 
     def _note_aborted(self) -> None:
-        """Let the next sync cover what was written of aborted transactions."""
+        """Include the files of aborted transactions in the next sync."""
         for file in self._aborted.take_written():
             self._unsynced.note_file(file)
             self._unsynced.note_names()
@@ -288,7 +288,7 @@ class Log:
                 if (found := segment.slice(offset, bytes_max=bytes_max, end_offset=end)) is not None:
                     return found
                 if segment.find(offset) is not None:
-                    return None  # it lies behind the end
+                    return None  # it lies after the end
                 self._check_gap(segment)
         except FileVanished as error:
             self.go_offline(error)
@@ -296,7 +296,7 @@ class Log:
         return None
 
     def _check_gap(self, segment: Segment) -> None:
-        """Nothing lies between an offset and the end of the segment: compaction may do that, and nothing else."""
+        """A segment ends before the next one begins: right after compaction, data loss otherwise."""
         if segment is not self._active and segment.next_offset > self.compacted.gaps_end:
             raise FileVanished(f"{self.directory}: batches before offset {segment.next_offset} are missing")
 
@@ -307,7 +307,7 @@ class Log:
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def _touch(self, segment: Segment) -> None:
-        """Hold the files open of the few sealed segments that were read last."""
+        """Keep the files of the few sealed segments that were read last open."""
         if segment is self._active:
             return
         self._recently_read.pop(segment, None)
@@ -315,10 +315,10 @@ class Log:
         if len(self._recently_read) > _SEALED_OPEN_MAX:
             oldest = next(iter(self._recently_read))
             del self._recently_read[oldest]
-            oldest.let_go()
+            oldest.release_files()
 
     def _forget(self, segments: list[Segment]) -> None:
-        """Let no bookkeeping keep files of segments that are no longer sealed ones of this log."""
+        """Drop segments that are removed or replaced from all bookkeeping, so that nothing holds their files open."""
         for segment in segments:
             self._recently_read.pop(segment, None)
             if segment.is_open:
@@ -368,36 +368,36 @@ class Log:
         for segment in reversed(gone):
             segment.remove()
         kept.truncate(position)
-        # On the disk at once: batches that come back after a power cut would be taken for good ones.
+        # Durable at once: truncated batches that came back after a power cut would look valid.
         self._unsynced.fsync(kept.file.sync)
         self._unsynced.sync_names()
         self._unsynced.note_change()
         self.end_offset = kept.next_offset
         self.durable_offset = min(self.durable_offset, self.end_offset)
-        # The file may tell the old history for a while: the checkpoint was lowered, so opening scans what follows here
-        # and corrects it.
+        # The file may hold the old history for a while: the checkpoint was lowered, so opening scans from here and
+        # corrects it.
         self.epochs.cut_end(self.end_offset)
         self._note_epochs(is_in_headers=True)
         if self.compacted.gaps_end > self.end_offset:
             reached = min(self.compacted.end_offset, self.end_offset)
             self.note_compacted(Compacted(reached, gaps_end=self.end_offset))
-        # Only now what tells of the batches that are gone: had they come back, it would have been needed.
+        # Only now snapshots of the truncated batches may go: had the batches come back, they would have been needed.
         replayed = replay(self.disk, self.directory, self._segments, self.end_offset, self.compacted.gaps_end)
         self.producers, self._aborted = replayed.producers, replayed.aborted
         self._snapshot_offset = replayed.snapshot_offset
         self._note_aborted()
-        self.begin_anew_if_empty()
+        self.restart_if_empty()
         self._check_offsets()
 
-    def begin_anew_if_empty(self) -> None:
-        """Go on at the start when all batches lie before it: the last one may even end short of it."""
+    def restart_if_empty(self) -> None:
+        """Continue at the start offset when all batches lie before it; the last one may even end before it."""
         if self.end_offset < self.start_offset or (self.end_offset == self.start_offset and self._active.size):
             self._begin_segment(self.start_offset)
             self.end_offset = self.start_offset
             self._drop_before_start()
 
     def delete_before(self, start_offset: int) -> None:
-        """Let the log begin at `start_offset`; segments that lie wholly before it are removed."""
+        """Make `start_offset` the first offset; segments that lie wholly before it are removed."""
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
         with self._offline_on_failure():
@@ -421,9 +421,9 @@ class Log:
             self._cut_epochs_start()
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
-        """Let go of segments that are too old or too many. Return the removal of their files, to run in a thread.
+        """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
 
-        What the producers did there must be in a snapshot first, so a segment behind the last checkpoint stays.
+        What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays.
         """
         with self._offline_on_failure():
             active = self._active
@@ -435,7 +435,7 @@ class Log:
             return self._detach(expired) if expired else None
 
     def _detach(self, count: int) -> Callable[[], None]:
-        """Forget the oldest segments; return what removes their files. A crash before it only brings them back."""
+        """Drop the oldest segments; return what removes their files. A crash before that only brings them back."""
         gone = self._segments[:count]
         del self._segments[:count]
         self._forget(gone)
@@ -447,7 +447,7 @@ class Log:
 
         def remove() -> None:
             for segment in gone:
-                segment.remove_indexes()  # they can be built again, and on a full disk they make room for what follows
+                segment.remove_indexes()  # they can be rebuilt, and on a full disk they make room for what follows
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
             with self._checkpoint_lock:
                 start_offset = max(end_offset, self._checkpoint.start_offset)
@@ -477,7 +477,7 @@ class Log:
         self.compacted = compacted
 
     def replace_segments(self, base_offsets: list[int]) -> None:
-        """Take in the compacted segment that now has the first of these names, for those it was made from."""
+        """Replace these segments by the compacted one, which now has the name of the first."""
         old = [segment for segment in self._segments if base_offsets[0] <= segment.base_offset <= base_offsets[-1]]
         self._forget(old)
         at = self._segments.index(old[0])
@@ -518,7 +518,7 @@ class Log:
         return point
 
     def end_sync(self, point: SyncPoint) -> None:
-        """Take note that the work of `begin_sync` is done."""
+        """The work of `begin_sync` is done."""
         self._unsynced.end(point)
         if point.saves_epochs:
             self._epochs_file.end(point.change)
@@ -527,7 +527,7 @@ class Log:
             self._check_offsets()
 
     def _save_now(self) -> None:
-        """Make everything durable and save a checkpoint, here and now."""
+        """Make everything durable and save a checkpoint, synchronously."""
         point = self.begin_checkpoint() or self.begin_sync()
         point.run()
         self.end_sync(point)
@@ -536,7 +536,7 @@ class Log:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
         if self._unsynced.change == self._change_saved or self.failure is not None:
             return None
-        # Indexes are written here and not in the thread, which might come late and replace newer ones.
+        # Indexes are written here: a thread might be late and overwrite newer ones.
         self._active.save_indexes()
         snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
@@ -564,23 +564,23 @@ class Log:
         self._unsynced.fsync(partial(write_checkpoint, self.disk, self.directory, checkpoint))
         self._checkpoint = checkpoint
 
-    def let_go(self) -> None:
-        """Hold no file open: the log is closed, or its topic deleted."""
+    def release_files(self) -> None:
+        """Close all files: the log is closed, or its topic deleted."""
         for segment in self._segments:
-            segment.let_go()
+            segment.release_files()
         self._recently_read.clear()
         self._unsynced.forget_all()
-        self._aborted.let_go()
+        self._aborted.release_files()
 
     def close(self) -> None:
-        """Make everything durable and leave the marker of an orderly end. A log that failed leaves none."""
+        """Make everything durable and write the marker of a clean shutdown. A log that failed writes none."""
         if self.failure is not None:
             return
         self._save_now()
         write_clean_marker(
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
-        self.let_go()
+        self.release_files()
 
 
 def _check_order(before: Segment, base_offset: int) -> None:

@@ -70,11 +70,11 @@ class MemoryLog:
 
     @property
     def durable_offset(self) -> int:
-        """Memory is as durable as it gets here."""
+        """Nothing is written to disk, so nothing is waited for."""
         return self.end_offset
 
-    def let_go(self) -> None:
-        """There is no file to hold."""
+    def release_files(self) -> None:
+        """There are none."""
 
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         self._check_epoch(leader_epoch)
@@ -138,7 +138,7 @@ class MemoryLog:
             self._aborted.append(entry)
 
     def _make_room(self) -> None:
-        """Let the oldest batches go when there are too many, but never the last one."""
+        """Drop the oldest batches when there are too many, but never the last one."""
         if self.size <= self.config.memory_bytes:
             return
         surplus = self.size - self.config.memory_bytes + self.config.memory_bytes // _ROOM_DIVISOR
@@ -149,7 +149,7 @@ class MemoryLog:
         self._drop(count)
 
     def _drop(self, count: int) -> None:
-        """Take away the oldest batches."""
+        """Remove the oldest batches."""
         if count:
             self.size -= sum(batch.size for batch in self._batches[:count])
             self._begin_at(max(self.start_offset, self._batches[count - 1].header.next_offset))
@@ -178,7 +178,7 @@ class MemoryLog:
         return MemorySlice(b"".join(chosen), next_offset - offset) if chosen else None
 
     def _find(self, offset: int) -> int:
-        """Return the index of the first batch whose last offset is at or behind `offset`."""
+        """Return the index of the first batch whose last offset is `offset` or later."""
         return bisect_left(self._batches, offset, key=lambda batch: batch.header.last_offset)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

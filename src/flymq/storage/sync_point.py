@@ -1,8 +1,8 @@
 """What a log has written that is not yet on the disk, and the way to get it there.
 
 Changes are numbered. A file is unsynced until an fsync that began after its last change has succeeded, however many
-are under way at once. After a failed fsync none is tried again: the kernel may have dropped the pages and would call
-the second try a success.
+run at once. A failed fsync is never retried: the kernel may have dropped the pages and would report success the
+second time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SyncPoint:
     """Whether it covers the history of leaders, too."""
 
     def run(self) -> None:
-        """Do it, once. Afterwards nothing here holds a file open."""
+        """Run the steps, once. Afterwards nothing here holds a file open."""
         steps, self.steps = self.steps, []
         for step in steps:
             step()
@@ -45,7 +45,7 @@ class Unsynced:
         self._directory = directory
         self._on_failure = on_failure
         self._failure: FsyncFailed | None = None
-        self._lock = Lock()  # one fsync at a time: of two at once the kernel tells only one that it failed
+        self._lock = Lock()  # one fsync at a time: of two at once the kernel reports a failure to only one
         self._files: dict[File, int] = {}
         self._names: int | None = None
         self.change = 0
@@ -69,7 +69,7 @@ class Unsynced:
         self._files.pop(file, None)
 
     def forget_all(self) -> None:
-        """Nothing of it matters any more."""
+        """The log is closed: nothing needs a sync any more."""
         self._files.clear()
 
     def begin(self, end_offset: int, truncations: int, replace_file: Callable[[], None] | None = None) -> SyncPoint:
@@ -85,7 +85,7 @@ class Unsynced:
         return SyncPoint(end_offset, truncations, self.change, steps)
 
     def end(self, point: SyncPoint) -> None:
-        """Take note that the work of `begin` is done."""
+        """The work of `begin` is done."""
         self._files = {file: change for file, change in self._files.items() if change > point.change}
         if self._names is not None and self._names <= point.change:
             self._names = None
@@ -94,7 +94,7 @@ class Unsynced:
         self.fsync(partial(self._disk.sync_directory, self._directory))
 
     def fail(self, failure: FsyncFailed) -> None:
-        """Try no further fsync: one has failed."""
+        """Allow no further fsync: one has failed."""
         self._failure = self._failure or failure
 
     def fsync(self, work: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flymq.coordination.assignors import (
     ASSIGNORS,
-    Shares,
+    Assignments,
     Wish,
     assign_cooperative_sticky,
     assign_range,
@@ -32,7 +32,7 @@ def all_wanted(wanted: dict[str, Wish], partition_counts: dict[str, int]) -> set
     }
 
 
-def flatten(shares: Shares) -> list[TopicPartition]:
+def flatten(shares: Assignments) -> list[TopicPartition]:
     return [partition for share in shares.values() for partition in share]
 
 

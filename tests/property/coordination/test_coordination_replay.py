@@ -9,14 +9,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import (
+    ALL_KINDS,
     Entry,
     Key,
     OffsetValue,
     ProducerIdentity,
     TransactionValue,
+    Unreadable,
     Value,
     encode_entries,
-    parse_entries,
+    read_entries,
 )
 from flymq.coordination.group import Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import GroupTable
@@ -56,7 +58,9 @@ class Log:
         return entries
 
     def all(self) -> list[Entry]:
-        return [entry for batch in self.batches for entry in parse_entries(batch)]
+        found = [entry for batch in self.batches for entry in read_entries(batch, ALL_KINDS)]
+        assert not any(isinstance(entry, Unreadable) for entry in found)
+        return found  # type: ignore[return-value]
 
     def compacted(self) -> dict[Key, Value]:
         latest = dict(self.all())
@@ -142,8 +146,8 @@ class GroupsMachine(RuleBasedStateMachine):
             group.sync(member_id, group.generation, self.now_s)
         except FlyMQError:
             return
-        shares = {saved: encode_assignment([TopicPartition("t", at)]) for at, saved in enumerate(group.members)}
-        self.write(group.decide_shares(member_id, group.generation, shares, now_ms=1))
+        assignments = {saved: encode_assignment([TopicPartition("t", at)]) for at, saved in enumerate(group.members)}
+        self.write(group.decide_assignments(member_id, group.generation, assignments, now_ms=1))
 
     @rule(name=groups, member=members)
     def leave(self, name: str, member: str) -> None:
@@ -200,7 +204,7 @@ class GroupsMachine(RuleBasedStateMachine):
     def nobody_shares_a_partition(self) -> None:
         for group in self.table:
             assert isinstance(group, Group)
-            owned = [name for saved in group.value.members for name in parse_assignment(saved.share)]
+            owned = [name for saved in group.value.members for name in parse_assignment(saved.assignment)]
             if all(saved.assigned_by_broker for saved in group.value.members):
                 assert len(owned) == len(set(owned))
 

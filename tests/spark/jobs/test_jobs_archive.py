@@ -147,7 +147,7 @@ def test_a_truncated_file_is_named_with_what_to_do_and_nothing_is_written(
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ArchiveDamaged) as caught:
         run_job(RestoreJob(archive=str(root), to=f"{topic}-copy"))
-    assert f"{path} was cut short" in caught.value.message
+    assert f"{path} was truncated" in caught.value.message
     assert "copy of the archive" in caught.value.hint
     assert f"{topic}-copy" not in client.list_topics()
 

@@ -78,7 +78,7 @@ def test_what_comes_from_an_encrypted_topic_is_written_encrypted(
         ("SELECT nothing FROM `{}`", None, "`nothing` cannot be resolved"),
         ("SELEC value FROM `{}`", None, "Syntax error"),
         ("SELECT key FROM `{}`", None, "the result has only key"),
-        ("SELECT value FROM `{}`", "user STRANG", "the schema 'user STRANG' cannot be read"),
+        ("SELECT value FROM `{}`", "user STRANG", "the schema 'user STRANG' is not valid"),
     ],
 )
 def test_sql_that_cannot_be_used_is_refused_with_what_there_is(

@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_found_and_nothing_is_restored(spark, copy):
 def test_a_manifest_that_is_gone_is_missed(copy):
     next(copy.glob("manifests/*.json")).unlink()
     seen = check_backup(copy)
-    assert any("there is nothing, in the list are" in problem for problem in seen.problems)
+    assert any("found nothing, but backup.json lists" in problem for problem in seen.problems)
 
 
 def test_an_altered_list_is_refused(copy):

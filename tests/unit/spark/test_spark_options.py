@@ -72,8 +72,8 @@ def test_what_the_kafka_connector_refuses_is_refused_with_the_reason(name: str) 
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("maxOffsetsPerTrigger", "many", "It takes a whole number"),
-        ("maxOffsetsPerTrigger", "0", "It takes a whole number"),
+        ("maxOffsetsPerTrigger", "many", "It takes an integer"),
+        ("maxOffsetsPerTrigger", "0", "It takes an integer"),
         ("failOnDataLoss", "yes", "It takes true, false"),
         ("isolation", "snapshot", "It takes read_committed, read_uncommitted"),
         ("maxTriggerDelay", "5 moons", "It takes 15m, 30s, 500ms"),

@@ -1,34 +1,37 @@
-"""Consumer groups, run on the partitions of `__offsets`. Every protocol's members meet here.
+"""Consumer groups, run on the partitions of `__offsets`. Members of all protocols meet here.
 
 A request is decided, written and applied in one step, without an `await`; what takes time, the disk or the other
-members of the group, comes back as a future. A member that goes away while it waits cancels its future.
+members of the group, comes back as a future. A member that disconnects while it waits cancels its future.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from flymq.broker.coordinators.consumer_groups import ConsumerGroups
 from flymq.broker.coordinators.deadlines import Deadlines
-from flymq.broker.coordinators.group_log import Durable, GroupLog
-from flymq.broker.coordinators.internal_topics import InternalTopic
+from flymq.broker.coordinators.state_log import Leadership, StateLog
 from flymq.broker.replicas.lag import Lag, LagMeter
-from flymq.broker.replicas.replicas import Topics
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.safety import Safe
+from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import NO_GENERATION, Entry, MemberValue, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Group, GroupLimits, GroupState, Join
-from flymq.coordination.groups import AnyGroup
+from flymq.coordination.groups import AnyGroup, GroupTable
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
+from flymq.host.tasks import Tasks
 from flymq.model.errors import (
     FlyMQError,
     GroupNotEmpty,
     InvalidRequest,
     MemberFenced,
+    NotCoordinator,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
     UnknownMember,
@@ -50,9 +53,9 @@ class Joined:
     protocol: str
     leader: str
     assigns: bool
-    """Whether this member has to share out for everybody."""
+    """Whether this member has to assign the partitions to everybody."""
     members: Sequence[MemberValue] = ()
-    """All members, for the one that shares out."""
+    """All members, for the one that assigns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,18 @@ class Committer:
     instance: str = ""
 
 
+class MemberListener(Protocol):
+    """A member that lives on this broker, on behalf of a client that does not speak the group protocol itself."""
+
+    def rebalancing(self) -> None:
+        """The group is rebalancing: join again."""
+
+    def removed(self) -> None:
+        """The member is no longer part of the group."""
+
+
 @dataclass(slots=True)
-class _Waiting:
+class _Unanswered:
     """Members of one group that wait for an answer."""
 
     joins: dict[str, asyncio.Future[Joined]] = field(default_factory=dict)
@@ -73,20 +86,30 @@ class _Waiting:
 
 
 class Groups:
-    """All groups of this broker."""
+    """The groups that this broker coordinates."""
 
     def __init__(
-        self, topic: InternalTopic, topics: Topics, clock: Clock, entropy: Entropy, limits: GroupLimits
+        self,
+        log: StateLog[GroupTable],
+        image: Image,
+        replicas: Replicas,
+        clock: Clock,
+        entropy: Entropy,
+        tasks: Tasks,
+        limits: GroupLimits,
     ) -> None:
-        self._log = GroupLog(topic, limits)
-        self._topics = topics
+        self._log = log
+        self._image = image
+        self._replicas = replicas
         self._clock = clock
         self._entropy = entropy
         self._limits = limits
-        self.consumers = ConsumerGroups(self._log, topics, clock, entropy, limits)
+        self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
+        self.consumers = ConsumerGroups(log, image, clock, entropy, limits)
         """Membership in groups of the other type; whatever else there is to a group is here for both."""
-        self._waiting: dict[str, _Waiting] = {}
+        self._unanswered: dict[str, _Unanswered] = {}
         self._until_stable: dict[str, set[asyncio.Future[None]]] = {}
+        self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
         self._deadlines = Deadlines(clock, self._look_at)
         self._lag_meter = LagMeter(clock)
         self._is_closed = False
@@ -94,29 +117,45 @@ class Groups:
 
     @property
     def rebalances(self) -> int:
-        """How often a group was shared out anew since the start, for metrics."""
+        """Number of rebalances since the start, for metrics."""
         return self._generations_begun + self.consumers.rebalances
 
-    def open(self) -> None:
-        """Replay the log and go on where it ends."""
-        self._log.replay()
-        for group in self._log:
-            self._forget_topics(group, {name.topic for name in group.offsets.committed if not self._exists(name)})
+    async def open(self) -> None:
+        """Load the groups whose partitions are led here, and follow leadership from now on."""
+        await self._leadership.open()
+        self._replicas.topic_watchers.append(self._topic_changed)
+
+    async def _loaded(self, _number: int, table: GroupTable) -> None:
+        for group in table:
+            self._delete_offsets_of(group, {name.topic for name in group.offsets.committed if not self._exists(name)})
             if isinstance(group, Group):
                 group.begin_sessions(self._clock.monotonic_s())
                 self._advance(group)
-        self.consumers.open()
-        self._topics.watchers.append(self._topic_changed)
+        self.consumers.loaded(table)
+
+    def _resigned(self, number: int, table: GroupTable) -> None:
+        """Another broker coordinates these groups now: their members have to ask there."""
+        error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
+        for group in table:
+            unanswered = self._unanswered.pop(group.name, _Unanswered())
+            for join in unanswered.joins.values():
+                _fail(join, error)
+            for sync in unanswered.syncs.values():
+                _fail(sync, error)
+            for waiting in self._until_stable.pop(group.name, ()):
+                _fail(waiting, error)
+            for listener in self._listeners.pop(group.name, {}).values():
+                listener.removed()
 
     def close(self) -> None:
-        """Let nobody wait any more. Whoever did is no less a member for it."""
+        """Let nobody wait any more. They stay members all the same."""
         self._is_closed = True
         self._deadlines.close()
         self.consumers.close()
-        for waiting in self._waiting.values():
-            for join in waiting.joins.values():
+        for unanswered in self._unanswered.values():
+            for join in unanswered.joins.values():
                 join.cancel()
-            for sync in waiting.syncs.values():
+            for sync in unanswered.syncs.values():
                 sync.cancel()
 
     # --- membership
@@ -130,16 +169,16 @@ class Groups:
             raise InvalidRequest("a group needs a name")
         table = self._log.table(name)
         if entries := table.decide_type(name, Group, self._clock.now_ms()):
-            self._log.write(name, entries)
+            self._write(name, entries)
         group = table.get_or_add(name)
         assert isinstance(group, Group)
         now_s = self._clock.monotonic_s()
-        durable: Durable = None
+        safe: Safe = None
         try:
             group.check_join(join)
             new_member_id = f"{join.instance or join.client_id or 'member'}-{new_id(self._entropy)}"
             if (replaced := group.find_replaced(join)) is not None:
-                durable = self._replace(group, replaced, new_member_id)
+                safe = self._replace(group, replaced, new_member_id)
             elif needs_id and not join.member_id and not join.instance:
                 raise group.promise_id(new_member_id, join, now_s)
             member_id = group.join(join, new_member_id, now_s)
@@ -148,25 +187,29 @@ class Groups:
             self._deadlines.set(name, group.next_deadline_s())
         answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
         if group.state is not GroupState.PREPARING:
-            _resolve(answer, durable, self._joined(group, member_id))
+            _resolve(answer, safe, self._joined(group, member_id))
             return answer
-        waiting = self._waiting_in(group)
-        _fail(waiting.joins.pop(member_id, None), RebalanceInProgress("the same member has joined again"))
-        waiting.joins[member_id] = answer
+        unanswered = self._unanswered_in(group)
+        _fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the same member has joined again"))
+        unanswered.joins[member_id] = answer
         answer.add_done_callback(partial(self._join_ended, group, member_id, bool(join.member_id)))
         self._advance(group)
         return answer
 
-    def sync(self, name: str, committer: Committer, shares: Mapping[str, bytes] | None = None) -> asyncio.Future[bytes]:
-        """Return this member's share, once it is known; the member that shares out brings everybody's."""
+    def sync(
+        self, name: str, committer: Committer, assignments: Mapping[str, bytes] | None = None
+    ) -> asyncio.Future[bytes]:
+        """Return this member's assignment, once it is known; the member that assigns brings everybody's."""
         group = self._find(name, committer.member_id)
         group.sync(committer.member_id, committer.generation, self._clock.monotonic_s(), instance=committer.instance)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting_in(group)
-        _fail(waiting.syncs.pop(committer.member_id, None), RebalanceInProgress("the same member asks again"))
-        waiting.syncs[committer.member_id] = answer
-        entries = group.decide_shares(committer.member_id, committer.generation, shares or {}, self._clock.now_ms())
-        self._answer_syncs(group, self._log.write(name, entries) if entries else None)
+        unanswered = self._unanswered_in(group)
+        _fail(unanswered.syncs.pop(committer.member_id, None), RebalanceInProgress("the same member asks again"))
+        unanswered.syncs[committer.member_id] = answer
+        entries = group.decide_assignments(
+            committer.member_id, committer.generation, assignments or {}, self._clock.now_ms()
+        )
+        self._answer_syncs(group, self._write(name, entries) if entries else None)
         return answer
 
     def heartbeat(self, name: str, member: Committer) -> None:
@@ -178,23 +221,23 @@ class Groups:
         """A member goes."""
         group = self._find(name, member_id)
         group.leave(member_id, self._clock.monotonic_s(), instance=instance)
-        waiting = self._waiting_in(group)
-        for futures in (waiting.joins, waiting.syncs):
+        unanswered = self._unanswered_in(group)
+        for futures in (unanswered.joins, unanswered.syncs):
             _fail(futures.pop(member_id, None), UnknownMember(f"{member_id} has left"))
         self._advance(group)
 
-    def _replace(self, group: Group, old: str, new: str) -> Durable:
+    def _replace(self, group: Group, old: str, new: str) -> Safe:
         entries = group.decide_replace(old, new)
-        durable = self._log.write(group.name, entries) if entries else None
+        safe = self._write(group.name, entries) if entries else None
         group.replace(old, new)
-        waiting = self._waiting_in(group)
-        for futures in (waiting.joins, waiting.syncs):
+        unanswered = self._unanswered_in(group)
+        for futures in (unanswered.joins, unanswered.syncs):
             _fail(futures.pop(old, None), MemberFenced(f"{new} has taken the place of {old}"))
-        return durable
+        return safe
 
     def _join_ended(self, group: Group, member_id: str, was_told_its_id: bool, answer: asyncio.Future[Joined]) -> None:
         """Notice a member whose connection went away while it waited."""
-        joins = self._waiting_in(group).joins
+        joins = self._unanswered_in(group).joins
         if answer.cancelled() and joins.get(member_id) is answer and not self._is_closed:
             del joins[member_id]
             group.stop_waiting(member_id, self._clock.monotonic_s(), was_told_its_id=was_told_its_id)
@@ -204,42 +247,47 @@ class Groups:
 
     def _look_at(self, name: str) -> float | None:
         """A deadline of the group has come, or had come before somebody spoke."""
-        group = self._log.table(name).find(name)
+        table = self._log.find_table(self._log.number_of(name))
+        group = None if table is None else table.find(name)
         if not isinstance(group, Group):
             return None
         for member_id in group.expire(self._clock.monotonic_s()):
-            _fail(self._waiting_in(group).syncs.pop(member_id, None), UnknownMember(f"{member_id} was silent"))
+            _fail(self._unanswered_in(group).syncs.pop(member_id, None), UnknownMember(f"{member_id} timed out"))
+        self._tell_removed(group)
         self._advance(group)
         return group.next_deadline_s()
 
     def _advance(self, group: Group) -> None:
         """Begin the next generation if everybody is there; else see to it that somebody looks again."""
-        waiting = self._waiting_in(group)
+        unanswered = self._unanswered_in(group)
         if group.state is GroupState.PREPARING:
-            for future in _take_all(waiting.syncs):
-                _fail(future, RebalanceInProgress(f"the group {group.name!r} is being shared out anew"))
+            for future in _take_all(unanswered.syncs):
+                _fail(future, RebalanceInProgress(f"the group {group.name!r} is rebalancing"))
         if group.is_ready(self._clock.monotonic_s()):
             counts = {topic: self._count_partitions(topic) for topic in group.topics()}
-            durable = self._log.write(group.name, group.decide_generation(counts, self._clock.now_ms()))
+            safe = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
             self._generations_begun += 1
             group.begin_sessions(self._clock.monotonic_s())
-            joins, waiting.joins = waiting.joins, {}
+            self._tell_removed(group)
+            joins, unanswered.joins = unanswered.joins, {}
             for member_id, answer in joins.items():
-                _resolve(answer, durable, self._joined(group, member_id))
-        if not waiting.joins and not waiting.syncs:
-            self._waiting.pop(group.name, None)
+                _resolve(answer, safe, self._joined(group, member_id))
+        elif group.state is GroupState.PREPARING:
+            self._tell_rebalancing(group)
+        if not unanswered.joins and not unanswered.syncs:
+            self._unanswered.pop(group.name, None)
         self._deadlines.set(group.name, group.next_deadline_s())
 
-    def _answer_syncs(self, group: Group, durable: Durable) -> None:
+    def _answer_syncs(self, group: Group, safe: Safe) -> None:
         if group.state is GroupState.STABLE:
-            syncs = self._waiting_in(group).syncs
+            syncs = self._unanswered_in(group).syncs
             for member_id in list(syncs):
-                _resolve(syncs.pop(member_id), durable, group.members[member_id].value.share)
+                _resolve(syncs.pop(member_id), safe, group.members[member_id].value.assignment)
 
     def _joined(self, group: Group, member_id: str) -> Joined:
         value = group.value
-        assigns = value.leader == member_id and not value.is_shared
-        # A leader that comes back to a group whose shares are known is told of no leader: it would share out again.
+        assigns = value.leader == member_id and not value.is_assigned
+        # A leader that comes back to a group that is assigned is not told that it leads: it would assign again.
         leader = value.leader if assigns or value.leader != member_id else ""
         return Joined(
             member_id,
@@ -253,9 +301,9 @@ class Groups:
 
     def _topic_changed(self, topic: str) -> None:
         """A topic has come, gone or grown."""
-        for group in self._log:
-            if topic not in self._topics:
-                self._forget_topics(group, {topic})
+        for group in self._all():
+            if topic not in self._image:
+                self._delete_offsets_of(group, {topic})
             if isinstance(group, ConsumerGroup):
                 self.consumers.topic_changed(group, topic)
             elif group.members and topic in group.topics():
@@ -263,21 +311,45 @@ class Groups:
                 group.reconsider(counts, self._clock.monotonic_s())
                 self._advance(group)
 
+    # --- members that live on this broker
+
+    def listen(self, name: str, member_id: str, listener: MemberListener) -> None:
+        """Tell this member when its group rebalances, or has removed it."""
+        self._listeners.setdefault(name, {})[member_id] = listener
+
+    def stop_listening(self, name: str, member_id: str) -> None:
+        listeners = self._listeners.get(name, {})
+        listeners.pop(member_id, None)
+        if not listeners:
+            self._listeners.pop(name, None)
+
+    def _tell_rebalancing(self, group: Group) -> None:
+        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+            member = group.members.get(member_id)
+            if member is not None and not member.is_joining:
+                listener.rebalancing()
+
+    def _tell_removed(self, group: Group) -> None:
+        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+            if member_id not in group.members:
+                self.stop_listening(group.name, member_id)
+                listener.removed()
+
     # --- offsets
 
     def commit(
         self, name: str, committer: Committer, offsets: OffsetsToCommit
-    ) -> tuple[dict[TopicPartition, FlyMQError], Durable]:
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         """Save how far the group has read; return what is wrong with some of it, and when the rest is safe."""
         group = self._check_commit(name, committer)
         good, errors = self._check_offsets(offsets)
-        durable = self._log.write(name, group.offsets.decide_commit(good)) if good else None
+        safe = self._write(name, group.offsets.decide_commit(good)) if good else None
         self._log.table(name).drop_if_unused(group)
-        return errors, durable
+        return errors, safe
 
     def commit_in_transaction(
         self, name: str, committer: Committer, producer: ProducerIdentity, offsets: OffsetsToCommit
-    ) -> tuple[dict[TopicPartition, FlyMQError], Durable]:
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         """As `commit`, but the offsets count only once the producer's transaction commits.
 
         A producer that does not say for which member it commits is taken at its word: its transactional id, which only
@@ -286,23 +358,23 @@ class Groups:
         is_anonymous = committer == Committer()
         group = self._log.table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
         good, errors = self._check_offsets(offsets)
-        durable = self._log.write(name, group.offsets.decide_pend(producer, good)) if good else None
+        safe = self._write(name, group.offsets.decide_pend(producer, good)) if good else None
         self._log.table(name).drop_if_unused(group)
-        return errors, durable
+        return errors, safe
 
-    def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Durable:
+    def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Safe:
         """Let the offsets of a transaction count, or drop them; to do it again is harmless."""
         group = self._log.table(name).find(name)
         entries = [] if group is None else group.offsets.decide_end(producer, committed=committed)
-        durable = self._log.write(name, entries) if entries else None
+        safe = self._write(name, entries) if entries else None
         for waiting in self._until_stable.pop(name, ()):
             if not waiting.done():
                 waiting.set_result(None)
-        return durable
+        return safe
 
-    def durable(self, name: str) -> Durable:
+    def safe(self, name: str) -> Safe:
         """Return when everything written so far about the group is on the disk."""
-        return self._log.durable(name)
+        return self._log.safe(self._log.number_of(name))
 
     def committed(self, name: str) -> dict[TopicPartition, OffsetValue]:
         """Return how far the group has read; nothing for one that is not known."""
@@ -351,7 +423,7 @@ class Groups:
         errors: dict[TopicPartition, FlyMQError] = {}
         for partition, value in offsets.items():
             try:
-                self._topics.partition(partition)
+                self._image.state(partition)
                 if len(value.metadata) > self._limits.offset_metadata_bytes_max:
                     raise OffsetMetadataTooLarge(f"a note has at most {self._limits.offset_metadata_bytes_max} bytes")
                 good[partition] = value
@@ -359,17 +431,17 @@ class Groups:
                 errors[partition] = error
         return good, errors
 
-    def _forget_topics(self, group: AnyGroup, topics: Iterable[str]) -> None:
+    def _delete_offsets_of(self, group: AnyGroup, topics: Iterable[str]) -> None:
         gone = set(topics)
         entries = group.offsets.decide_forget([name for name in group.offsets.committed if name.topic in gone])
         if entries:
-            self._log.write(group.name, entries)
+            self._write(group.name, entries)
 
     # --- administration
 
     def list(self) -> list[AnyGroup]:
         """All groups, in the order of their names."""
-        return sorted(self._log, key=lambda group: group.name)
+        return sorted(self._all(), key=lambda group: group.name)
 
     def get(self, name: str) -> AnyGroup:
         return self._log.table(name).get(name)
@@ -382,11 +454,10 @@ class Groups:
 
     def lag(self, partition: TopicPartition, offset: int) -> Lag:
         """Return how far somebody who will read `offset` next is behind; unknown if the partition is gone."""
-        if partition.topic not in self._topics:
-            return Lag(NO_OFFSET)
-        return self._lag_meter.measure(self._topics.partition(partition), offset)
+        found = self._replicas.find(partition)
+        return Lag(NO_OFFSET) if found is None else self._lag_meter.measure(found, offset)
 
-    def forget_offsets(self, name: str, partitions: Collection[TopicPartition]) -> Durable:
+    def forget_offsets(self, name: str, partitions: Collection[TopicPartition]) -> Safe:
         """Forget what a group has committed for partitions that none of its members reads."""
         group = self.get(name)
         in_use = group.topics()
@@ -394,7 +465,7 @@ class Groups:
             if partition.topic in in_use:
                 raise GroupNotEmpty(f"members of the group {name!r} read {partition.topic!r}")
         entries = group.offsets.decide_forget(partitions)
-        return self._log.write(name, entries) if entries else None
+        return self._write(name, entries) if entries else None
 
     def expire(self) -> None:
         """Forget offsets that nobody has used for long, and groups that have nothing left."""
@@ -408,16 +479,23 @@ class Groups:
             if not group.members and is_left_empty:
                 entries += group.decide_forget()
             if entries:
-                self._log.write(group.name, entries)
+                self._write(group.name, entries)
 
-    def delete(self, name: str) -> Durable:
+    def delete(self, name: str) -> Safe:
         """Forget a group without members, and its offsets."""
         group = self.get(name)
         self.check_empty(name)
         entries: list[Entry] = [*group.offsets.decide_forget_all(), *group.decide_forget()]
-        return self._log.write(name, entries) if entries else None
+        return self._write(name, entries) if entries else None
 
     # --- within
+
+    def _all(self) -> Iterator[AnyGroup]:
+        for table in self._log.tables():
+            yield from table
+
+    def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
+        return self._log.write(self._log.number_of(name), entries)
 
     def _find(self, name: str, member_id: str) -> Group:
         group = self._log.table(name).find(name)
@@ -425,17 +503,18 @@ class Groups:
             raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
         return group
 
-    def _waiting_in(self, group: Group) -> _Waiting:
-        return self._waiting.setdefault(group.name, _Waiting())
+    def _unanswered_in(self, group: Group) -> _Unanswered:
+        return self._unanswered.setdefault(group.name, _Unanswered())
 
     def _count_partitions(self, topic: str) -> int:
-        return len(self._topics.get(topic).partitions) if topic in self._topics else 0
+        found = self._image.find(topic)
+        return 0 if found is None else len(found.partitions)
 
     def _exists(self, partition: TopicPartition) -> bool:
-        return partition.topic in self._topics
+        return partition.topic in self._image
 
 
-def _resolve(answer: asyncio.Future[T], durable: Durable, result: T) -> None:
+def _resolve(answer: asyncio.Future[T], safe: Safe, result: T) -> None:
     """Answer once what the answer rests on is on the disk."""
 
     def done(future: asyncio.Future[Any]) -> None:
@@ -448,8 +527,8 @@ def _resolve(answer: asyncio.Future[T], durable: Durable, result: T) -> None:
         else:
             answer.set_result(result)
 
-    if durable is not None:
-        durable.add_done_callback(done)
+    if safe is not None:
+        safe.add_done_callback(done)
     elif not answer.done():
         answer.set_result(result)
 

@@ -22,10 +22,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.groups import Committer, Groups, OffsetsToCommit
-from flymq.broker.coordinators.internal_topics import InternalTopic
 from flymq.broker.coordinators.producer_ids import ProducerIds
-from flymq.broker.replicas.partition import Partition
-from flymq.broker.replicas.replicas import Topics
+from flymq.broker.coordinators.state_log import Leadership, StateLog
+from flymq.broker.replicas.partition import Partition, Written
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.safety import Safe, all_safe, wait_safe
+from flymq.cluster.image import Image
 from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget, home_of
 from flymq.coordination.entries import Entry, ProducerIdentity, TransactionState, TransactionValue
 from flymq.coordination.transaction_table import TransactionTable
@@ -53,57 +55,71 @@ from flymq.model.errors import (
     InvalidRequest,
     InvalidTransactionState,
     InvalidTransactionTimeout,
+    NotCoordinator,
+    NotLeader,
     StorageError,
     TransactionNotFound,
 )
 from flymq.model.names import TopicPartition
 from flymq.record.control import Marker, MarkerType
 from flymq.record.header import Buffer, parse_header
-from flymq.storage.batch_validation import Appended
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _SETTLE_S = 5.0
 
-Waiting = list[asyncio.Future[None]]
-"""What must be on the disk before an answer."""
-
 
 class Transactions:
-    """All transactions of this broker."""
+    """The transactions that this broker coordinates."""
 
     def __init__(
         self,
-        topic: InternalTopic,
-        topics: Topics,
+        log: StateLog[TransactionTable],
+        image: Image,
+        replicas: Replicas,
         groups: Groups,
         producer_ids: ProducerIds,
         clock: Clock,
         tasks: Tasks,
         limits: TransactionLimits,
     ) -> None:
-        self._topic = topic
-        self._topics = topics
+        self._log = log
+        self._image = image
+        self._replicas = replicas
         self._groups = groups
         self._producer_ids = producer_ids
         self._clock = clock
         self._tasks = tasks
         self._limits = limits
-        self._tables = [TransactionTable() for _ in range(len(topic))]
+        self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
         self._ending: dict[str, asyncio.Future[TransactionValue]] = {}
         self._open_until_s: dict[str, float] = {}
         self.ended: Counter[TransactionState] = Counter()
-        """How many were ended in which way since the start, for metrics."""
+        """Transactions that ended since the start, by outcome, for metrics."""
         self._deadlines = Deadlines(clock, self._look_at)
 
     # --- start
 
     async def open(self, *, was_clean: bool) -> None:
-        """Replay the log; end what was being ended, and abort what a crash has interrupted."""
-        for number, table in enumerate(self._tables):
-            table.apply(self._topic.replay(number))
-        await self._settle(name for name, value in self._all() if value.state.is_ending)
+        """Load what is coordinated here; end what was being ended, and abort what a crash has interrupted."""
+        await self._leadership.open()
+        if self._log.serves_all:
+            await self._abort_interrupted(was_clean=was_clean)
+
+    async def _loaded(self, _number: int, table: TransactionTable) -> None:
+        await self._settle(name for name, value in table if value.state.is_ending)
+        for name, value in table:
+            if value.state is TransactionState.ONGOING:
+                age_ms = self._clock.now_ms() - value.began_at_ms
+                self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
+
+    def _resigned(self, _number: int, table: TransactionTable) -> None:
+        for name, _ in table:
+            self._open_until_s.pop(name, None)
+
+    async def _abort_interrupted(self, *, was_clean: bool) -> None:
+        """Abort what a crash left open. Only where no other broker can own a transaction that is not known here."""
         partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
         for name, value in self._all():
             is_left_open = name in partitions or name in groups
@@ -118,9 +134,6 @@ class Transactions:
                     now_ms=self._clock.now_ms(),
                 )
                 self._write(name, entries)
-            elif value.state is TransactionState.ONGOING:
-                age_ms = self._clock.now_ms() - value.began_at_ms
-                self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
         await self._settle(name for name, value in self._all() if value.state.is_ending)
 
     async def _settle(self, names: Iterable[str]) -> None:
@@ -133,7 +146,7 @@ class Transactions:
         """Return where transactions are open that should not be; end those of producers that nobody is any more."""
         owners = {value.producer: (name, value) for name, value in self._all()}
         found: dict[str, list[TopicPartition]] = {}
-        for partition in self._topics.partitions():
+        for partition in self._replicas:
             for producer in partition.log.producers.all():
                 if producer.open_since is None or partition.log.failure is not None:
                     continue
@@ -186,9 +199,9 @@ class Transactions:
             if self._table(name).find(name) == value:
                 break
         now_ms = self._clock.now_ms()
-        waiting = self._write(name, decide_init(name, value, fresh, timeout_ms=timeout_ms, now_ms=now_ms))
+        safe = self._write(name, decide_init(name, value, fresh, timeout_ms=timeout_ms, now_ms=now_ms))
         producer = self._get(name).producer
-        await _all(waiting)
+        await wait_safe(safe)
         return producer
 
     def begin(self, name: str, producer: ProducerIdentity) -> None:
@@ -199,15 +212,17 @@ class Transactions:
             self._write(name, entries)
             self._watch(name, value.timeout_ms)
 
-    def produce(self, name: str, partition: Partition, batches: Buffer, acks: Acks) -> tuple[Appended, Waiting]:
-        """Append a batch to an open transaction; the futures are done when it is as safe as `acks` asks for."""
+    def produce(self, name: str, partition: Partition, batches: Buffer, acks: Acks) -> Written:
+        """Append a batch to an open transaction."""
         header = parse_header(batches)
         if not header.is_transactional:
             raise InvalidRequest("the request names a transaction, but the batch is not marked transactional")
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-        waiting = self.add(name, producer, partitions=[partition.name])
-        appended, durable = partition.append_in_transaction(batches, acks)
-        return appended, waiting if durable is None else [*waiting, durable]
+        added = self.add(name, producer, partitions=[partition.name])
+        written = partition.append_in_transaction(batches, acks)
+        if added is not None:
+            written.safe = all_safe((added, written.safe))
+        return written
 
     def add(
         self,
@@ -216,19 +231,19 @@ class Transactions:
         *,
         partitions: Sequence[TopicPartition] = (),
         groups: Sequence[str] = (),
-    ) -> Waiting:
+    ) -> Safe:
         """Let an open transaction reach these partitions and groups."""
         value = check_ongoing(name, self._table(name).find(name), producer)
         entries = decide_add(name, value, partitions=partitions, groups=groups, now_ms=self._clock.now_ms())
-        return self._write(name, entries) if entries else []
+        return self._write(name, entries) if entries else None
 
     def commit_offsets(
         self, name: str, producer: ProducerIdentity, group: str, committer: Committer, offsets: OffsetsToCommit
-    ) -> tuple[dict[TopicPartition, FlyMQError], Waiting]:
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         """Commit offsets with the transaction; return what is wrong with some, and when the rest is safe."""
-        waiting = self.add(name, producer, groups=[group])
-        errors, durable = self._groups.commit_in_transaction(group, committer, producer, offsets)
-        return errors, waiting if durable is None else [*waiting, durable]
+        added = self.add(name, producer, groups=[group])
+        errors, safe = self._groups.commit_in_transaction(group, committer, producer, offsets)
+        return errors, all_safe((added, safe))
 
     def known(self) -> list[tuple[str, TransactionValue]]:
         """All transactional ids and what is known of them, in the order of the ids."""
@@ -262,7 +277,7 @@ class Transactions:
         if value.state.is_idle and not commit:
             return value.producer  # nothing is open, so there is nothing to abort
         if commit and not value.state.is_ending:
-            await _all(self._unsafe(check_ongoing(name, value, producer)))
+            await wait_safe(self._all_written(check_ongoing(name, value, producer)))
         ended = await self._decide_end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
         if ended.producer != producer or ended.by_broker:
             check_producer(name, self._table(name).find(name), producer)
@@ -278,7 +293,7 @@ class Transactions:
         table = self._table(attempt.query)
         if not table.is_committed(attempt):
             values = [check_ongoing(name, table.find(name), producer) for name, producer in listed.items()]
-            await _all([future for value in values for future in self._unsafe(value)])
+            await wait_safe(all_safe([self._all_written(value) for value in values]))
         entries = decide_commit_attempts(
             attempt,
             listed,
@@ -286,19 +301,19 @@ class Transactions:
             known=table.attempts(attempt.query),
             now_ms=self._clock.now_ms(),
         )
-        waiting = self._write(attempt.query, entries) if entries else []
+        safe = self._write(attempt.query, entries) if entries else None
         ending = [
             asyncio.shield(self._end_later(name))
             for name, value in table.attempts(attempt.query)
             if value.state.is_ending
         ]
-        await asyncio.gather(*waiting, *ending)
+        await wait_safe(safe)
+        await asyncio.gather(*ending)
 
-    def _unsafe(self, value: TransactionValue) -> Waiting:
-        """Return what the transaction wrote that is not on the disk yet."""
-        waiting = [self._groups.durable(group) for group in value.groups]
-        waiting += [partition.durable() for partition in self._partitions(value)]
-        return [future for future in waiting if future is not None]
+    def _all_written(self, value: TransactionValue) -> Safe:
+        """Return when everything that the transaction wrote is on the disk."""
+        safe = [self._groups.safe(group) for group in value.groups]
+        return all_safe([*safe, *(partition.safe() for partition in self._partitions(value))])
 
     async def _decide_end(
         self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False, by_broker: bool = False
@@ -335,14 +350,18 @@ class Transactions:
         value = self._get(name)
         number = self._number(name)
         try:
-            await _all(_some(self._topic.partition(number).durable()))
-            await self._write_markers(value, self._topic.leader_epoch(number))
-            last_batch = self._tables[number].last_batch(home_of(name))
+            await wait_safe(self._log.safe(number))
+            await self._write_markers(value, self._log.leader_epoch(number))
+            last_batch = self._table(name).last_batch(home_of(name))
             entries = decide_forget(name, value, last_batch=last_batch)
             entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
-            waiting = self._write(name, entries)
+            safe = self._write(name, entries)
             if value.successor == value.producer:  # only this entry tells its next transaction from this one
-                await _all(waiting)
+                await wait_safe(safe)
+        except (NotCoordinator, NotLeader) as error:  # another broker ends it
+            ended.set_exception(error)
+            ended.exception()  # retrieved: nobody may be waiting
+            return
         except BaseException as error:
             ended.set_exception(error) if isinstance(error, FlyMQError) else ended.cancel()
             raise
@@ -356,28 +375,28 @@ class Transactions:
         """Write what ends the transaction where that is missing, until it is on the disk everywhere."""
         while True:
             try:
-                await _all(self._append_markers(value, coordinator_epoch))
+                await wait_safe(self._append_markers(value, coordinator_epoch))
                 return
             except FsyncFailed:
                 raise
-            except StorageError as error:
+            except (StorageError, NotLeader) as error:
                 logger.error("a transaction of producer %d cannot end yet: %s", value.producer.producer_id, error)
                 await asyncio.sleep(_RETRY_S)
 
-    def _append_markers(self, value: TransactionValue, coordinator_epoch: int) -> Waiting:
+    def _append_markers(self, value: TransactionValue, coordinator_epoch: int) -> Safe:
         committed = value.state is TransactionState.COMMITTING
         kind = MarkerType.COMMIT if committed else MarkerType.ABORT
         identity = ProducerIdentity(value.producer.producer_id, marker_epoch(value))
         marker = self._marker(kind, identity, coordinator_epoch)
-        waiting: Waiting = []
+        safe: list[Safe] = []
         for partition in self._partitions(value):
             if needs_marker(value, open_epoch=partition.open_epoch(value.producer.producer_id)):
                 partition.append_marker(marker)
-            waiting += _some(partition.durable())
+            safe.append(partition.safe())
         for group in value.groups:
             self._groups.end_transaction(group, value.producer, committed=committed)
-            waiting += _some(self._groups.durable(group))
-        return waiting
+            safe.append(self._groups.safe(group))
+        return all_safe(safe)
 
     def _marker(self, kind: MarkerType, producer: ProducerIdentity, coordinator_epoch: int) -> Marker:
         return Marker(kind, producer.producer_id, producer.epoch, coordinator_epoch, self._clock.now_ms())
@@ -405,53 +424,39 @@ class Transactions:
             await self._decide_end(name, value.producer, commit=False, by_broker=True)
 
     def expire(self) -> None:
-        """Forget transactional ids and queries that nobody has used for long."""
-        for number, table in enumerate(self._tables):
-            entries = table.decide_expire(self._clock.now_ms(), self._limits)
+        """Delete transactional ids and queries that nobody has used for long."""
+        for number in range(self._log.partitions):
+            table = self._log.find_table(number)
+            entries = [] if table is None else table.decide_expire(self._clock.now_ms(), self._limits)
             if entries:
-                self._topic.write(number, entries)
-                table.apply(entries)
+                self._log.write(number, entries)
 
     # --- within
 
     def _all(self) -> list[tuple[str, TransactionValue]]:
-        return [item for table in self._tables for item in table]
+        return [item for table in self._log.tables() for item in table]
 
     def _number(self, name: str) -> int:
-        return self._topic.number_of(home_of(name))
+        return self._log.number_of(home_of(name))
 
     def _table(self, name: str) -> TransactionTable:
-        return self._tables[self._number(name)]
+        return self._log.table(home_of(name))
 
     def _get(self, name: str) -> TransactionValue:
         value = self._table(name).find(name)
-        assert value is not None
+        assert value is not None, f"the transactional id {name!r} is known"
         return value
 
     def _partitions(self, value: TransactionValue) -> Iterator[Partition]:
-        """Yield where the transaction has written, but for topics deleted since."""
+        """Yield where the transaction has written, without topics deleted since."""
         for name in value.partitions:
-            if name.topic in self._topics:
-                yield self._topics.partition(name)
+            if name.topic in self._image:
+                yield self._replicas.get(name)
 
     async def _fresh_producer_id(self, name: str) -> int:
         """Take a new producer id if this transactional id needs one; else -1."""
         value = self._table(name).find(name)
         return await self._producer_ids.take() if value is None or is_exhausted(value) else -1
 
-    def _write(self, name: str, entries: Sequence[Entry]) -> Waiting:
-        """Append, then apply. Nothing comes between a decision and this."""
-        number = self._number(name)
-        durable = self._topic.write(number, entries)
-        self._tables[number].apply(entries)
-        return _some(durable)
-
-
-def _some(future: asyncio.Future[None] | None) -> Waiting:
-    return [] if future is None else [future]
-
-
-async def _all(waiting: Waiting) -> None:
-    """Wait until all are done. They are under way already, so one after the other takes no longer than together."""
-    for future in waiting:
-        await future
+    def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
+        return self._log.write(self._number(name), entries)

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from flymq.broker.replicas.partition import Partition, PartitionRead
-from flymq.model.delivery import Isolation
+from flymq.broker.replicas.partition import Partition, PartitionRead, View
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -30,10 +32,12 @@ class FetchQuery:
     bytes_min: int = 1
     bytes_max: int = 16 << 20
     wait_ms_max: int = 0
-    isolation: Isolation = Isolation.READ_COMMITTED
+    view: View = View.COMMITTED
 
 
 Find = Callable[[TopicPartition], Partition]
+Answer = Callable[[list[PartitionRead]], R]
+"""Makes the answer to a fetch from its reads, when it is complete."""
 
 
 class Fetches:
@@ -41,18 +45,23 @@ class Fetches:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: set[WaitingFetch] = set()
+        self._waiting: set[WaitingFetch[Any]] = set()
         self._may_wait = True
 
-    def fetch(self, query: FetchQuery) -> list[PartitionRead] | WaitingFetch:
+    def fetch(self, query: FetchQuery, answer: Answer[R]) -> R | WaitingFetch[R]:
         """Read what is there; when that is too little, wait for more."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
-            return reads
-        waiting = WaitingFetch(self._find, query)
+            return answer(reads)
+        waiting = WaitingFetch(self._find, query, answer)
         self._waiting.add(waiting)
         waiting.add_done_callback(self._waiting.discard)
         return waiting
+
+    @property
+    def may_wait(self) -> bool:
+        """False once the broker is closing."""
+        return self._may_wait
 
     def stop_waiting(self) -> None:
         """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
@@ -65,11 +74,10 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
     """Read each partition, in order, as far as the bytes of the whole query go. The first batch always fits."""
     reads = []
     left = query.bytes_max
+    view = query.view
     for wanted in query.partitions:
         try:
-            read = find(wanted.name).read(
-                wanted.offset, bytes_max=max(0, min(wanted.bytes_max, left)), isolation=query.isolation
-            )
+            read = find(wanted.name).read(wanted.offset, bytes_max=max(0, min(wanted.bytes_max, left)), view=view)
         except FlyMQError as error:
             read = PartitionRead(wanted.name, error=error)
         if read.slice is not None and left < query.bytes_max and read.length > left:
@@ -88,55 +96,58 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
     return False
 
 
-class WaitingFetch:
-    """One fetch that waits. A future in all but one thing: who waits for it is called at once when it is done.
+class WaitingFetch(Generic[R]):
+    """One fetch that waits. A future in all but one thing: its callbacks run at once when it is done.
 
-    The loop would call him in its next turn, after another look at all sockets; a consumer that waits would have its
+    The loop would run them in its next turn, after another look at all sockets; a consumer that waits would have its
     record later by that.
     """
 
-    def __init__(self, find: Find, query: FetchQuery) -> None:
+    def __init__(self, find: Find, query: FetchQuery, answer: Answer[R]) -> None:
         self._find = find
         self._query = query
+        self._answer = answer
         self._loop = asyncio.get_running_loop()
         self._trying = False
         self._is_done = False
-        self._reads: list[PartitionRead] | None = None
-        self._callbacks: list[Callable[[WaitingFetch], None]] = []
+        self._is_cancelled = False
+        self._result: R | None = None
+        self._callbacks: list[Callable[[WaitingFetch[R]], None]] = []
         self._timer = self._loop.call_later(query.wait_ms_max / 1000, self.finish)
         self._wait()
 
     # --- as a future
 
-    def add_done_callback(self, callback: Callable[[WaitingFetch], None]) -> None:
+    def add_done_callback(self, callback: Callable[[WaitingFetch[R]], None]) -> None:
         assert not self._is_done
         self._callbacks.append(callback)
 
     def cancel(self) -> None:
         """Wait no longer; the answer is not wanted."""
         if not self._is_done:
+            self._is_cancelled = True
             self._end()
 
     def cancelled(self) -> bool:
-        return self._is_done and self._reads is None
+        return self._is_cancelled
 
     def exception(self) -> None:
-        """There is none: what goes wrong with a partition is told in its read."""
+        """There is none: the read of a partition carries its own error."""
 
-    def result(self) -> list[PartitionRead]:
-        assert self._reads is not None
-        return self._reads
+    def result(self) -> R:
+        assert self._is_done and not self._is_cancelled
+        return self._result  # type: ignore[return-value]
 
-    def __await__(self) -> Generator[None, None, list[PartitionRead]]:
+    def __await__(self) -> Generator[None, None, R]:
         done = self._loop.create_future()
         self.add_done_callback(lambda _: None if done.done() else done.set_result(None))
         try:
             yield from done
         finally:
             self.cancel()
-        if self._reads is None:
+        if self._is_cancelled:
             raise asyncio.CancelledError
-        return self._reads
+        return self.result()
 
     # --- wait
 
@@ -156,16 +167,18 @@ class WaitingFetch:
             return
         reads = _read(self._find, self._query)
         if _is_enough(reads, self._query):
-            self._reads = reads
-            self._end()
+            self._finish(reads)
         else:
             self._wait()
 
     def finish(self) -> None:
         """Answer with what is there."""
         if not self._is_done:
-            self._reads = _read(self._find, self._query)
-            self._end()
+            self._finish(_read(self._find, self._query))
+
+    def _finish(self, reads: list[PartitionRead]) -> None:
+        self._result = self._answer(reads)
+        self._end()
 
     def _end(self) -> None:
         self._is_done = True

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from flymq.broker.replicas.replicas import Topics
+from flymq.broker.replicas.replicas import Replicas
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import FlyMQError
@@ -32,8 +32,8 @@ class MaintenanceIntervals:
 class Maintenance:
     """Looks after all partitions, one at a time."""
 
-    def __init__(self, topics: Topics, flusher: Flusher, threads: Threads, clock: Clock) -> None:
-        self._topics = topics
+    def __init__(self, replicas: Replicas, flusher: Flusher, threads: Threads, clock: Clock) -> None:
+        self._replicas = replicas
         self._flusher = flusher
         self._threads = threads
         self._clock = clock
@@ -67,7 +67,7 @@ class Maintenance:
     async def _repeat(self, interval_ms: int, work: Callable[[PartitionLog], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            for partition in list(self._topics.partitions()):
+            for partition in self._replicas:
                 if partition.log.failure is not None:
                     continue
                 try:

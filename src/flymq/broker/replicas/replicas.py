@@ -1,153 +1,239 @@
-"""The front door: every protocol produces to and fetches from topics here."""
+"""The partitions that lie on this broker. Opening, closing, leading and following are reactions to the cluster's image.
+
+Nobody asks for a log to be opened: a topic appears in the image, and the replicas that belong here are opened in
+threads and get their role. `settled` tells those who changed a topic when that is done.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from uuid import UUID
 
-from flymq.broker.replicas.fetching import Fetches, FetchQuery, WaitingFetch
-from flymq.broker.replicas.partition import Partition, PartitionRead
-from flymq.cluster.catalog import PartitionEntry, TopicEntry
+from flymq.broker.replicas.fetching import Fetches
+from flymq.broker.replicas.partition import Partition
+from flymq.cluster.catalog import PartitionState
+from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
-from flymq.model.delivery import Acks
-from flymq.model.errors import PartitionNotFound, TopicIdNotFound, TopicNotFound
-from flymq.model.names import TopicPartition, is_internal
-from flymq.model.topic_config import TopicConfig
-from flymq.record.header import Buffer
-from flymq.record.partitioning import partition_for_key
-from flymq.storage.batch_validation import Appended
+from flymq.host.tasks import Tasks, Threads
+from flymq.model.errors import FlyMQError, NotLeader
+from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
+from flymq.storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Topic:
-    """A topic and its partitions, counted from 0."""
+class Replicas:
+    """All partitions of this broker."""
 
-    name: str
-    entry: TopicEntry
-    config: TopicConfig
-    partitions: list[Partition]
-    states: list[PartitionEntry]
-    next_partition: int = 0
-    """Whose turn it is to get a record without a key."""
-
-    @property
-    def topic_id(self) -> UUID:
-        return self.entry.topic_id
-
-    @property
-    def is_internal(self) -> bool:
-        return is_internal(self.name)
-
-    def choose_partition(self, key: Buffer | None) -> int:
-        """By the key's hash, as Kafka's clients do it; in turn without a key."""
-        if key is not None:
-            return partition_for_key(bytes(key), len(self.partitions))
-        self.next_partition = (self.next_partition + 1) % len(self.partitions)
-        return self.next_partition
-
-
-class Topics:
-    """All topics of this broker."""
-
-    def __init__(self, directory: DataDirectory, flusher: Flusher, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        image: Image,
+        directory: DataDirectory,
+        flusher: Flusher,
+        clock: Clock,
+        threads: Threads,
+        tasks: Tasks,
+    ) -> None:
+        self.broker_id = broker_id
+        self._image = image
         self._directory = directory
         self._flusher = flusher
         self._clock = clock
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
-        self.fetches = Fetches(self.partition)
-        self.watchers: list[Callable[[str], None]] = []
-        """Called with the name of a topic that has come, gone or grown."""
+        self._threads = threads
+        self._tasks = tasks
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._by_topic: dict[UUID, dict[int, Partition]] = {}
+        self._working: dict[UUID, asyncio.Task[None]] = {}
+        self._failures: dict[UUID, FlyMQError] = {}
+        self.fetches = Fetches(self.get)
+        self.topic_watchers: list[Callable[[str], None]] = []
+        """Called with the name of a topic that was created, deleted or extended, once its replicas here are ready."""
+        self.role_watchers: list[Callable[[Partition], None]] = []
+        """Called with a partition that has taken another role or leader epoch."""
 
     # --- find
 
-    def __iter__(self) -> Iterator[Topic]:
-        """Topics in the order of their names."""
-        return iter([self._topics[name] for name in sorted(self._topics)])
+    def __iter__(self) -> Iterator[Partition]:
+        """Partitions in the order of their names."""
+        return iter([self._partitions[name] for name in sorted(self._partitions)])
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._topics
+    def __len__(self) -> int:
+        return len(self._partitions)
 
-    def get(self, name: str) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            raise TopicNotFound(f"there is no topic {name!r}")
-        return topic
+    def find(self, name: TopicPartition) -> Partition | None:
+        return self._partitions.get(name)
 
-    def get_by_id(self, topic_id: bytes) -> Topic:
-        """Return the topic that has this id, given by its 16 bytes; one of the same name made later has another."""
-        topic = self._by_id.get(topic_id)
-        if topic is None:
-            raise TopicIdNotFound(f"there is no topic of the id {topic_id.hex()}")
-        return topic
+    def get(self, name: TopicPartition) -> Partition:
+        """Return the partition, or raise why it is not here."""
+        partition = self._partitions.get(name)
+        if partition is None:
+            raise self._why_missing(name)
+        return partition
 
-    def partition(self, name: TopicPartition) -> Partition:
-        partitions = self.get(name[0]).partitions
-        if not 0 <= name[1] < len(partitions):
-            raise PartitionNotFound(
-                f"the topic {name[0]!r} has the partitions 0 to {len(partitions) - 1}, not {name[1]}"
-            )
-        return partitions[name[1]]
+    def _why_missing(self, name: TopicPartition) -> FlyMQError:
+        try:
+            topic = self._image.get(name[0])
+            leader = topic.state(name[1]).leader
+        except FlyMQError as error:
+            return error
+        if (failure := self._failures.get(topic.topic_id)) is not None:
+            return failure
+        where = "is being opened" if leader == self.broker_id else f"is led by broker {leader}"
+        return NotLeader(f"{TopicPartition(*name)} {where}")
 
-    def partitions(self) -> Iterator[Partition]:
-        for topic in self:
-            yield from topic.partitions
+    def of(self, topic: Topic) -> dict[int, Partition]:
+        """Return the partitions of a topic that are open here, by their numbers."""
+        return self._by_topic.get(topic.topic_id, {})
 
-    # --- write and read
+    # --- follow the image
 
-    def produce(
-        self, name: TopicPartition, batches: Buffer, acks: Acks
-    ) -> tuple[Appended, asyncio.Future[None] | None]:
-        """Append record batches; the future, if any, is done when they are as safe as asked for."""
-        return self.partition(name).append(batches, acks)
+    async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
+        """Open what belongs here; return the partitions that a crash had left behind.
 
-    def fetch(self, query: FetchQuery) -> list[PartitionRead] | WaitingFetch:
-        """Read several partitions, now or when there is more."""
-        return self.fetches.fetch(query)
+        Batches may have been lost there, so what is written from now on belongs to a new leader epoch.
+        """
+        topics = list(self._image)
+        opened = await asyncio.gather(*(self._open(topic) for topic in topics))
+        recovered = {}
+        for topic, logs in zip(topics, opened, strict=True):
+            self._add(topic, logs)
+            for number, log in logs.items():
+                if isinstance(log, Log) and not log.recovery.clean:
+                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = topic.partitions[number]
+        self._image.watchers.append(self._changed)
+        for topic in self._image:  # what has changed while logs were opened
+            self._changed(TopicChange(topic.name, None, topic))
+        return recovered
 
-    # --- open and close, as admin.py decides
+    async def settled(self, topic_id: UUID) -> None:
+        """Return when the replicas of a topic are as the image has them; raise what kept one from being opened."""
+        while (task := self._working.get(topic_id)) is not None:
+            await asyncio.wait([task])
+        if (failure := self._failures.get(topic_id)) is not None:
+            if topic_id not in self._by_topic:
+                del self._failures[topic_id]
+            raise failure
 
-    def open_logs(self, name: str, entry: TopicEntry, config: TopicConfig, first: int = 0) -> list[PartitionLog]:
-        """Open the logs of a topic's partitions from `first` on. Touches nothing else, so it may run in a thread."""
+    def is_settling(self, topic_id: UUID) -> bool:
+        return topic_id in self._working
+
+    def _changed(self, change: TopicChange) -> None:
+        before, after = change.before, change.after
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            self._remove(before)
+        if after is None:
+            return
+        self._assign_roles(after)
+        if self._missing(after):
+            self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
+
+    def _missing(self, topic: Topic) -> list[int]:
+        """Return the numbers of the partitions that belong here and are not open."""
+        known = self.of(topic)
         return [
-            self._directory.open(TopicPartition(name, number), entry.topic_id, config)
-            for number in range(first, entry.partitions)
+            number
+            for number, state in enumerate(topic.partitions)
+            if self.broker_id in state.replicas and number not in known
         ]
 
-    def add(self, name: str, entry: TopicEntry, config: TopicConfig) -> Topic:
-        """Know a topic that has no open partitions yet."""
-        topic = self._topics[name] = self._by_id[entry.topic_id.bytes] = Topic(name, entry, config, [], [])
-        return topic
+    async def _open_missing(self, name: str, topic_id: UUID) -> None:
+        while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
+            try:
+                logs = await self._open(topic)
+            except FlyMQError as error:
+                logger.error("the topic %s cannot be opened: %s", name, error)
+                self._failures[topic_id] = error
+                return
+            current = self._image.find(name)
+            if current is None or current.topic_id != topic_id:  # it was deleted meanwhile
+                await self._remove_files(name, topic_id, list(logs.values()))
+                return
+            self._add(current, logs)
+        self._tell_topic(name)
 
-    def add_partitions(self, topic: Topic, logs: list[PartitionLog], states: list[PartitionEntry]) -> None:
-        """Begin to serve further partitions of a topic."""
-        for log, state in zip(logs, states, strict=True):
-            name = TopicPartition(topic.name, len(topic.partitions))
-            topic.states.append(state)
-            topic.partitions.append(
-                Partition(name, log, leader_epoch=state.leader_epoch, flusher=self._flusher, clock=self._clock)
-            )
-        self._tell_watchers(topic.name)
+    async def _open(self, topic: Topic) -> dict[int, PartitionLog]:
+        numbers = self._missing(topic)
+        if not numbers:
+            return {}
+        return await self._threads.run(
+            lambda: {
+                number: self._directory.open(TopicPartition(topic.name, number), topic.topic_id, topic.config)
+                for number in numbers
+            }
+        )
 
-    def remove(self, name: str) -> None:
-        """Stop to serve a topic that is no more; whoever waits for its records finds it gone."""
-        topic = self._topics.pop(name)
-        del self._by_id[topic.topic_id.bytes]
-        for partition in topic.partitions:
+    def _add(self, topic: Topic, logs: dict[int, PartitionLog]) -> None:
+        by_number = self._by_topic.setdefault(topic.topic_id, {})
+        for number, log in logs.items():
+            name = TopicPartition(topic.name, number)
+            assert name not in self._partitions, f"{name} is open already"
+            partition = Partition(name, log, flusher=self._flusher, clock=self._clock)
+            self._partitions[name] = by_number[number] = partition
+        self._assign_roles(topic)
+
+    def _assign_roles(self, topic: Topic) -> None:
+        """Give the open partitions of a topic the role and the settings that the image has for them."""
+        for number, partition in self.of(topic).items():
+            state = topic.partitions[number]
+            leads = state.leader == self.broker_id
+            if partition.log.config != topic.config:
+                partition.configure(topic.config)
+            if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
+                partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
+                for watcher in self.role_watchers:
+                    watcher(partition)
+
+    def _remove(self, topic: Topic) -> None:
+        """Stop serving a deleted topic and remove its files; readers that wait find it gone."""
+        partitions = self._by_topic.pop(topic.topic_id, {})
+        self._failures.pop(topic.topic_id, None)
+        for partition in partitions.values():
+            del self._partitions[partition.name]
+        for partition in partitions.values():
             partition.wake()
-        self._tell_watchers(name)
+        self._tell_topic(topic.name)
+        logs = [partition.log for partition in partitions.values()]
+        self._work(topic.topic_id, partial(self._remove_files, topic.name, topic.topic_id, logs))
 
-    def _tell_watchers(self, name: str) -> None:
-        for tell in self.watchers:
-            tell(name)
+    async def _remove_files(self, name: str, topic_id: UUID, logs: list[PartitionLog]) -> None:
+        try:
+            await self._threads.run(self._directory.removal(name, topic_id, logs))
+        except FlyMQError as error:
+            logger.error("the files of the deleted topic %s cannot be removed now: %s", name, error)
+            self._failures[topic_id] = error
+
+    def _work(self, topic_id: UUID, work: Callable[[], Awaitable[None]]) -> None:
+        """Do one thing at a time to the files of a topic, in the order in which the image asked for them."""
+        before = self._working.get(topic_id)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            try:
+                await work()
+            finally:
+                if self._working.get(topic_id) is asyncio.current_task():
+                    del self._working[topic_id]
+
+        self._working[topic_id] = self._tasks.spawn(f"replicas of {topic_id}", run())
+
+    def _tell_topic(self, name: str) -> None:
+        for watcher in self.topic_watchers:
+            watcher(name)
+
+    # --- close
 
     def close(self) -> None:
-        """Close every log in good order."""
-        for partition in self.partitions():
+        """Close every log with the marker of a clean shutdown; none after a failed fsync, so that a start recovers."""
+        if self._flusher.has_failed:
+            return
+        for partition in self:
             partition.log.close()
-        self._topics.clear()
-        self._by_id.clear()
+        self._partitions.clear()
+        self._by_topic.clear()

@@ -1,41 +1,30 @@
-"""The broker as a gateway sees it: who it is, and its rooms."""
+"""The front door. Every operation of every protocol is a call of one of these, with who asks as its first argument.
+
+The service owns what holds for all protocols: the guard of internal topics and rights (gate.py), quota, traffic and the
+count of failures (accounts.py), creation on first use. Gateways translate their protocol into these calls and back.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flymq.broker.access.login import Access
-from flymq.broker.admin import Admin
-from flymq.broker.coordinators.groups import Groups
-from flymq.broker.coordinators.producer_ids import ProducerIds
-from flymq.broker.coordinators.transactions import Transactions
-from flymq.broker.replicas.replicas import Topics
-from flymq.broker.service.traffic import Traffic
-from flymq.host.clock import Clock
-from flymq.host.tasks import Tasks
+from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.cluster import Cluster
+from flymq.broker.service.groups import Groups
+from flymq.broker.service.members import Members
+from flymq.broker.service.records import Records
+from flymq.broker.service.topics import Topics
+from flymq.broker.service.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """The most a fetch gets, whatever it asks for."""
-
-    wait_ms_max: int = 60_000
-    bytes_max: int = 50 << 20
-
-
-@dataclass(slots=True)
-class Broker:
-    broker_id: int
-    cluster_id: str
+class Service:
+    cluster: Cluster
     topics: Topics
-    admin: Admin
+    records: Records
     groups: Groups
     transactions: Transactions
-    producer_ids: ProducerIds
+    members: Members
     access: Access
-    fetch_limits: FetchLimits
-    clock: Clock
-    tasks: Tasks
-    advertised: tuple[str | None, int | None] = (None, None)
-    """Host and port that clients are told; None tells each client the address it dialled."""
-    traffic: Traffic = field(default_factory=Traffic)
+    accounts: Accounts

@@ -87,9 +87,9 @@ async def take_sample(measured: Measured) -> Sample:
         buffer_share=measured.shared.budget.used_share,
         disk_free_share=space.free_bytes / space.size_bytes if space.size_bytes else 1.0,
     )
-    for topic in list(broker.topics):
+    for topic in broker.image:
         if not topic.is_internal:
-            for partition in topic.partitions:
+            for partition in broker.replicas.of(topic).values():
                 sample.end_offsets[partition.name] = partition.log.end_offset
         await turns.give()
     for group in broker.groups.list():

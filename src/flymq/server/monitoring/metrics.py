@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flymq import __version__
+from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import NO_OFFSET
 from flymq.broker.replicas.lag import Lag
 from flymq.broker.replicas.partition import Partition
-from flymq.broker.service.service import Broker
-from flymq.cluster.catalog import PartitionEntry
+from flymq.cluster.catalog import PartitionState
 from flymq.coordination.entries import TransactionState
 from flymq.coordination.group import GroupState
 from flymq.coordination.groups import AnyGroup
@@ -111,7 +111,10 @@ def _connections(measured: Measured) -> Iterator[str]:
 
 
 def _traffic(measured: Measured) -> Iterator[str]:
-    flows = [(labels(protocol=name), flow) for name, flow in sorted(measured.broker.traffic.by_protocol().items())]
+    flows = [
+        (labels(protocol=name), flow)
+        for name, flow in sorted(measured.broker.service.accounts.traffic.by_protocol().items())
+    ]
     yield from counters("flymq_messages_in_total", "Records produced.", [(at, f.records_in) for at, f in flows])
     yield from counters(
         "flymq_bytes_in_total", "Bytes of record batches produced.", [(at, f.bytes_in) for at, f in flows]
@@ -123,17 +126,23 @@ def _traffic(measured: Measured) -> Iterator[str]:
 
 
 def _storage(measured: Measured) -> Iterator[str]:
-    topics = list(measured.broker.topics)
+    broker = measured.broker
     count, offline, size = 0, 0, 0
-    for topic in topics:
-        count += len(topic.partitions)
-        offline += sum(partition.log.failure is not None for partition in topic.partitions)
-        size += sum(partition.log.size for partition in topic.partitions)
+    for topic in broker.image:
+        here = broker.replicas.of(topic).values()
+        count += len(here)
+        offline += sum(partition.log.failure is not None for partition in here)
+        size += sum(partition.log.size for partition in here)
         yield ""
-    yield from gauge("flymq_topics", "Number of topics, including internal topics.", ("", len(topics)))
+    yield from gauge("flymq_topics", "Number of topics, including internal topics.", ("", len(broker.image)))
     yield from gauge("flymq_partitions", "Number of partitions.", ("", count))
     yield from gauge("flymq_partitions_offline", "Partitions that are offline after a disk failure.", ("", offline))
     yield from gauge("flymq_log_bytes", "Total size of all logs.", ("", size))
+    yield from gauge(
+        "flymq_internal_records_unreadable",
+        "Records of internal topics that could not be read at start and were skipped.",
+        ("", broker.set_aside.records),
+    )
     yield from histograms(
         "flymq_fsync_duration_seconds",
         "Fsync latency; one fsync serves many producers.",
@@ -198,7 +207,7 @@ def detailed_page(measured: Measured) -> Iterator[str]:
 
 def _topic_flows(broker: Broker) -> Iterator[str]:
     flows = []
-    for protocol, topic, flow in broker.traffic:
+    for protocol, topic, flow in broker.service.accounts.traffic:
         flows.append((labels(topic=topic, protocol=protocol), flow))
         yield ""
     yield from counters("flymq_topic_messages_in_total", "Records produced.", ((at, f.records_in) for at, f in flows))
@@ -213,17 +222,17 @@ def _topic_flows(broker: Broker) -> Iterator[str]:
 
 def _partitions(broker: Broker) -> Iterator[str]:
     yield from gauge("kafka_brokers", "Number of brokers.", ("", 1))
-    topics = list(broker.topics)
+    topics = list(broker.image)
     yield from gauges(
         "kafka_topic_partitions",
         "Number of partitions of the topic.",
         ((labels(topic=topic.name), len(topic.partitions)) for topic in topics),
     )
-    found: list[tuple[str, Partition, PartitionEntry]] = []
+    found: list[tuple[str, Partition, PartitionState]] = []
     for topic in topics:
         name = labels(topic=topic.name)
-        for number, (partition, state) in enumerate(zip(topic.partitions, topic.states, strict=True)):
-            found.append((f'{name},partition="{number}"', partition, state))
+        for number, partition in sorted(broker.replicas.of(topic).items()):
+            found.append((f'{name},partition="{number}"', partition, topic.partitions[number]))
         yield ""
     yield from gauges(
         "flymq_partition_log_bytes", "Size of the partition's log.", ((at, p.log.size) for at, p, _ in found)
@@ -246,7 +255,7 @@ def _partitions(broker: Broker) -> Iterator[str]:
     yield from _replicas(found)
 
 
-def _replicas(found: list[tuple[str, Partition, PartitionEntry]]) -> Iterator[str]:
+def _replicas(found: list[tuple[str, Partition, PartitionState]]) -> Iterator[str]:
     yield from gauges(
         "kafka_topic_partition_leader", "Broker id of the partition's leader.", ((at, s.leader) for at, _, s in found)
     )

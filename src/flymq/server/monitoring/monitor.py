@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from flymq.broker.service.service import Broker
+from flymq.broker.broker import Broker
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
 from flymq.gateways.rest.shapes import Diagnosis, Health

@@ -35,10 +35,10 @@ def _differences(listed: Extents, found: Extents) -> Iterator[str]:
         for partition in sorted(of_topic[0] | of_topic[1]):
             wanted, there = (extents.get(partition) for extents in of_topic)
             if wanted != there:
-                yield f"{topic}-{partition}: there {_shown(there)}, in backup.json {_shown(wanted)}"
+                yield f"{topic}-{partition}: found {_shown(there)}, but backup.json lists {_shown(wanted)}"
 
 
 def _shown(extent: Extent | None) -> str:
     if extent is None:
-        return "is nothing"
-    return f"are {extent.rows} records with offsets {extent.start_offset} to {extent.end_offset}"
+        return "nothing"
+    return f"{extent.rows} records with offsets {extent.start_offset} to {extent.end_offset}"

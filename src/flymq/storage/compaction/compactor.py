@@ -1,6 +1,6 @@
 """Keep only the last value of each key, in sealed segments, without touching order or offsets.
 
-A run takes three steps, so that the loop is never held up and a crash at any point leaves the old or the new state:
+A run takes three steps, so that the loop is never blocked and a crash at any point leaves the old or the new state:
 
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
@@ -9,10 +9,10 @@ A run takes three steps, so that the loop is never held up and a crash at any po
    place (segment_swap.py). A crash after the decision is repaired at opening. Segments that retention or truncation
    took since the plan was made are left alone.
 
-What goes: records with a later one of the same key, records of aborted transactions, and, once they were kept for
-`delete.retention.ms` since compaction first met them, tombstones and markers of transactions of which nothing is left.
-What stays: records without a key, everything from the first open transaction on, the last batch of each producer
-(emptied: its sequence number tells repeats apart).
+Removed: records with a later one of the same key, records of aborted transactions, and, once they were kept for
+`delete.retention.ms` since compaction first saw them, tombstones and markers of transactions of which nothing is left.
+Kept: records without a key, everything from the first open transaction on, the last batch of each producer
+(emptied: its sequence number identifies duplicates).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from flymq.storage.segments.segment import (
 )
 
 KEYS_MAX = 1 << 21
-"""Keys held in memory at once. Where they run out, a run ends; the next one goes on from there."""
+"""Keys held in memory at once. At the limit a run ends; the next one continues from there."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class CompactionResult:
 
 @dataclass(slots=True)
 class CompactionPlan:
-    """Everything a run needs, copied, so that it can work while the log goes on."""
+    """Everything a run needs, copied, so that it can work while the log is in use."""
 
     disk: Disk
     directory: Path
@@ -65,7 +65,7 @@ class CompactionPlan:
     ranges: list[tuple[int, int]]
     """Base and next offset of each segment to compact."""
     done_offset: int
-    """Before it every key is there once: only what comes later can be the last of several."""
+    """Before it every key occurs once: only later records can supersede others."""
     aborted: dict[int, list[tuple[int, int]]]
     """Producer id → first and last offset of each of its aborted transactions."""
     producer_ends: dict[int, int]
@@ -78,7 +78,7 @@ class CompactionPlan:
     def run(self) -> CompactionResult:
         """Write the compacted segments. In a thread: it reads everything, some of it twice.
 
-        FileVanished says that retention was quicker; the next plan will leave that segment out.
+        FileVanished means that retention removed a segment first; the next plan leaves it out.
         """
         last_offsets = self._last_offsets()
         scratch = self.directory / SCRATCH_NAME
@@ -157,13 +157,13 @@ class CompactionPlan:
         return target
 
     def _marker(self, header: BatchHeader, batch: bytes, *, has_records_left: bool) -> bytes | bytearray | None:
-        """Return a marker, with the time from which on it may go; None from then on, if nobody needs it."""
+        """Return a marker with its delete horizon; None after the horizon, if nothing needs the marker."""
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             return retain(batch, 0, _always, delete_horizon_ms=self.now_ms + self.config.delete_retention_ms)
-        # A reader that is told of an aborted transaction needs to meet its end. So does a replay that meets a batch of
-        # any transaction, even an emptied one: else it would take the transaction for open. And a producer's last
-        # marker tells its epoch.
+        # A reader that is told of an aborted transaction needs to see its end. So does a replay that sees a batch of
+        # any transaction, even an emptied one: otherwise the transaction would look open. And a producer's last
+        # marker carries its epoch.
         is_needed = (
             has_records_left
             or self._is_aborted(header)
@@ -177,7 +177,7 @@ class CompactionPlan:
         try:
             records = [] if self._is_aborted(header) else parse_batch(batch)
         except InvalidBatch:
-            return batch  # right by its checksum, so some client wrote it so; not ours to throw away
+            return batch  # the checksum is right, so a client wrote it like this; not ours to delete
         expired = horizon_ms is not None and horizon_ms <= self.now_ms
         kept = {
             record.offset
@@ -256,7 +256,7 @@ def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
     scratch = log.directory / SCRATCH_NAME
     present = {segment.base_offset for segment in log.segments}
     groups = [group for group in result.groups if present.issuperset(group)]  # retention may have taken others
-    # From here on a segment may end short of the next one, and a scan must not take that for a loss.
+    # From here on a segment may end before the next one begins, and a scan must not report that as a loss.
     log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=max(plan.end_offset, log.compacted.gaps_end)))
     for group in groups:
         decide_swap(log.disk, log.directory, scratch / segment_name(group[0], DATA_SUFFIX), group)

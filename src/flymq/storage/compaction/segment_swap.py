@@ -1,7 +1,7 @@
-"""Replace neighbouring segments by one, in a way that a crash cannot leave half done.
+"""Replace adjacent segments by one, atomically even through a crash.
 
 `<first base>-<last base>.swap` holds the batches of all segments from the first to the last one. Once a file of that
-name is on the disk, the replacement is decided: it is carried through, now or when the log is opened again.
+name is on the disk, the replacement is decided: it is completed, now or when the log is opened again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SCRATCH_NAME = "compacting"
 
 
 def decide_swap(disk: Disk, directory: Path, compacted: Path, base_offsets: list[int]) -> None:
-    """Let the file `compacted`, which is on the disk, be what replaces these segments."""
+    """Decide that the file `compacted`, which is on the disk, replaces these segments."""
     disk.rename(compacted, directory / f"{base_offsets[0]:020d}-{base_offsets[-1]:020d}{SWAP_SUFFIX}")
     disk.sync_directory(directory)
 
 
 def finish_swaps(disk: Disk, directory: Path) -> None:
-    """Carry through every replacement that was decided."""
+    """Complete every replacement that was decided."""
     names = disk.list(directory)
     bases = [base for name in names if (base := parse_name(name, DATA_SUFFIX)) is not None]
     for name in names:

@@ -1,8 +1,8 @@
-"""Which transactions were aborted, so that readers of committed records can leave theirs out.
+"""Which transactions were aborted, so that readers of committed records can skip their records.
 
 <base offset>.aborted    for each abort marker in that segment, 36 bytes, big-endian:
                          producer id i64, first offset i64, last offset (the marker) i64,
-                         last stable offset behind the marker i64, CRC32C of these 32 bytes u32
+                         last stable offset after the marker i64, CRC32C of these 32 bytes u32
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     stable_offset: int
-    """The last stable offset once this transaction had ended: those that end later begin at or behind it."""
+    """The last stable offset once this transaction had ended: those that end later begin there or later."""
 
 
 class AbortedMark(NamedTuple):
@@ -51,7 +51,7 @@ def transactions_between(
 
 
 class AbortedTransactions:
-    """The aborted transactions of one log, kept in files that live and die with its segments."""
+    """The aborted transactions of one log, kept in one file per segment."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
@@ -63,8 +63,8 @@ class AbortedTransactions:
     def load(self, base_offsets: list[int], end_offset: int, mark: AbortedMark) -> bool:
         """Read the entries before `end_offset` into these segments; what comes later is replayed from the log.
 
-        `mark` tells what was on the disk as of that offset. Return False when some of it is damaged: then only a replay
-        of the whole log can tell what it was.
+        `mark` says what was on the disk at that offset. Return False when some of it is damaged: then the whole log
+        must be replayed.
         """
         raw = {base: self._disk.read(self._path(base)) for base in self._files() if base >= base_offsets[0]}
         entries: dict[int, list[AbortedTransaction]] = {}
@@ -89,13 +89,13 @@ class AbortedTransactions:
         self._by_segment.clear()
         self._growing = None
 
-    def let_go(self) -> None:
-        """Hold no file open."""
+    def release_files(self) -> None:
+        """Close all files."""
         self._growing = None
         self._written.clear()
 
     def remove_before(self, start_offset: int) -> None:
-        """Remove what a crash left of segments that are gone. While a log is open, their own removal does it."""
+        """Remove the files that a crash left of removed segments."""
         for base_offset in self._files():
             if base_offset < start_offset:
                 self._disk.remove(self._path(base_offset))
@@ -133,7 +133,7 @@ class AbortedTransactions:
             self._store(base_offset, [entry for entry in entries if entry.last_offset >= end_offset])
 
     def forget_segment(self, base_offset: int) -> Path:
-        """Forget the aborts of a segment that goes; return the file to remove once the segment is gone."""
+        """Forget the aborts of a segment; return the file to remove once the segment is removed."""
         self._by_segment.pop(base_offset, None)
         self._stop_growing(base_offset)
         return self._path(base_offset)
@@ -146,7 +146,7 @@ class AbortedTransactions:
             self._disk.remove(self.forget_segment(base_offset))
 
     def _replace(self, raw: dict[int, bytes], entries: dict[int, list[AbortedTransaction]]) -> None:
-        """Take in what was read, and bring the files in line with it where they differ."""
+        """Adopt the entries that were read, and rewrite the files that differ from them."""
         self._by_segment = {base_offset: kept for base_offset, kept in entries.items() if kept}
         self._growing = None
         for base_offset, kept in self._by_segment.items():
@@ -170,7 +170,7 @@ class AbortedTransactions:
             self._growing = None
 
     def _files(self) -> list[int]:
-        """Base offsets of the segments that have a file here, rising."""
+        """Base offsets of the segments that have a file here, ascending."""
         bases = [parse_name(name, SUFFIX) for name in self._disk.list(self._directory)]
         return [base for base in bases if base is not None]
 

@@ -1,5 +1,5 @@
-"""What a partition remembers of its producers: enough to refuse a batch that comes twice, or one that has a gap
-before it, and to know which transactions are open.
+"""What a partition remembers of its producers: enough to refuse a duplicate or a gap in the sequence numbers, and to
+know which transactions are open.
 
 All of it follows from the batch headers in the log, so it is replayed after a crash (replay.py), from the last snapshot
 (snapshot.py).
@@ -108,7 +108,7 @@ class Producers:
         return None
 
     def apply(self, header: BatchHeader) -> None:
-        """Take in a batch of records that is in the log."""
+        """Apply a batch of records that is in the log."""
         producer = self._enter(header)
         if header.base_sequence != NO_SEQUENCE:
             producer.window.append(
@@ -125,7 +125,7 @@ class Producers:
             producer.open_since = self._open[header.producer_id] = header.base_offset
 
     def apply_marker(self, header: BatchHeader, *, committed: bool, coordinator_epoch: int) -> EndedTransaction | None:
-        """Take in a marker that is in the log; return the transaction it ends."""
+        """Apply a marker that is in the log; return the transaction it ends."""
         producer = self._enter(header)
         producer.coordinator_epoch = coordinator_epoch
         first_offset = self._open.pop(header.producer_id, None)
@@ -135,7 +135,7 @@ class Producers:
         return EndedTransaction(header.producer_id, first_offset, header.last_offset, committed)
 
     def expire(self, older_than_ms: int) -> None:
-        """Forget producers that have been silent since, unless a transaction of theirs is open."""
+        """Forget producers that have been idle since, unless they have an open transaction."""
         for producer in self.all():
             if producer.last_timestamp < older_than_ms and producer.open_since is None:
                 self._forget(producer.producer_id)

@@ -1,4 +1,4 @@
-"""Build again, from the batches, what a partition remembers of its producers and aborted transactions."""
+"""Rebuild the producer state and the aborted transactions of a partition from its batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flymq.record.control import MarkerType, parse_marker
 from flymq.record.header import BatchHeader, Buffer
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from flymq.storage.producers.producer_state import Producers
-from flymq.storage.producers.snapshot import load_snapshot, remove_snapshots_behind
+from flymq.storage.producers.snapshot import load_snapshot, remove_snapshots_after
 from flymq.storage.segments.segment import Segment
 
 
@@ -24,10 +24,10 @@ class Replayed(NamedTuple):
 def replay(disk: Disk, directory: Path, segments: list[Segment], end_offset: int, gaps_end: int) -> Replayed:
     """Return both as of `end_offset`: the newest usable snapshot, brought up to date from the batches.
 
-    Files that speak of what lies behind `end_offset` are gone, from the disk too, when this returns.
+    Files about anything after `end_offset` are removed, durably, when this returns.
     """
     names = disk.list(directory)
-    remove_snapshots_behind(disk, directory, end_offset)
+    remove_snapshots_after(disk, directory, end_offset)
     aborted = AbortedTransactions(disk, directory)
     bases = [segment.base_offset for segment in segments]
     found = load_snapshot(disk, directory, end_offset)
@@ -43,7 +43,7 @@ def replay(disk: Disk, directory: Path, segments: list[Segment], end_offset: int
         if segment.next_offset <= offset:
             continue
         if segment.base_offset > max(reached, gaps_end):
-            # Batches between are gone, and with them perhaps the end of a transaction that would stay open for ever.
+            # Batches between are missing, perhaps with the end of a transaction that would stay open forever.
             aborted.clear(bases[0])
             producers = Producers()
         reached = _replay_segment(segment, offset, producers, aborted)
@@ -51,7 +51,7 @@ def replay(disk: Disk, directory: Path, segments: list[Segment], end_offset: int
 
 
 def _replay_segment(segment: Segment, offset: int, producers: Producers, aborted: AbortedTransactions) -> int:
-    """Take in the batches from `offset` on; return where they end."""
+    """Apply the batches from `offset` on; return where they end."""
     found = segment.find(offset)
     if found is None:
         return segment.base_offset
@@ -68,7 +68,7 @@ def _replay_segment(segment: Segment, offset: int, producers: Producers, aborted
 
 
 def apply_marker(header: BatchHeader, batch: Buffer, producers: Producers) -> AbortedTransaction | None:
-    """Take in the end of a transaction; return it if it was aborted."""
+    """Apply the end of a transaction; return it if it was aborted."""
     marker = parse_marker(batch)
     if marker is None:
         return None

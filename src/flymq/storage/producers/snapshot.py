@@ -1,4 +1,4 @@
-"""The producers of a partition as of an offset, so that a replay need not begin at the beginning.
+"""The producer state of a partition at an offset, so that a replay need not read the whole log.
 
 <offset>.producers    "FMQP", CRC32C of the rest (u32 LE), MessagePack: [producers, aborted mark]
                       producer: [id, epoch, window, first offset of the open transaction or nil,
@@ -35,7 +35,7 @@ def snapshot_name(offset: int) -> str:
 
 
 def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
-    """Return the offsets of which there are snapshots, rising."""
+    """Return the offsets of the snapshots, ascending."""
     offsets = [parse_name(name, SUFFIX) for name in disk.list(directory)]
     return [offset for offset in offsets if offset is not None]
 
@@ -69,8 +69,8 @@ def load_snapshot(disk: Disk, directory: Path, end_offset: int) -> tuple[int, Sn
     return None
 
 
-def remove_snapshots_behind(disk: Disk, directory: Path, end_offset: int) -> None:
-    """Remove snapshots of a future that was cut off. Once other batches have those offsets, they would be believed."""
+def remove_snapshots_after(disk: Disk, directory: Path, end_offset: int) -> None:
+    """Remove snapshots after a truncation point: once other batches have those offsets, they would be wrong."""
     for offset in snapshot_offsets(disk, directory):
         if offset > end_offset:
             disk.remove(directory / snapshot_name(offset))

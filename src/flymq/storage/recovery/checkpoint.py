@@ -1,8 +1,8 @@
 """What makes opening a log quick and right. Each file is a note (checksummed_note.py), replaced as a whole.
 
 checkpoint    where the log begins, and up to where it is known to be on the disk, whole
-clean         the log was closed in order and ends so. It is taken away at opening; one that outlived a crash no longer
-              matches the file's size and is not believed
+clean         the log was closed cleanly and ends here. Removed at opening; a stale one no longer matches the size of
+              the file and is ignored
 compacted     up to where compaction has come
 """
 
@@ -40,13 +40,13 @@ class CleanMarker(msgspec.Struct, frozen=True):
 
 class Compacted(msgspec.Struct, frozen=True):
     end_offset: int = 0
-    """Before it every key is there once."""
+    """Before it every key occurs once."""
     gaps_end: int = 0
-    """Before it a segment may end short of the next one's first offset. Behind it that means that batches are lost."""
+    """Before it a segment may end before the next one begins. After it such a gap means lost batches."""
 
 
 def read_checkpoint(disk: Disk, directory: Path) -> Checkpoint:
-    """Return the last checkpoint; the beginning of time when there is none that can be read."""
+    """Return the last checkpoint; offset 0 when none can be read."""
     return read_note(disk, directory / CHECKPOINT_NAME, Checkpoint) or Checkpoint()
 
 
@@ -55,14 +55,14 @@ def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> Non
 
 
 def take_clean_marker(disk: Disk, directory: Path) -> CleanMarker | None:
-    """Return the marker of an orderly end and remove it: from here on a crash is possible again."""
+    """Return the marker of a clean shutdown and remove it: from here on a crash is possible again."""
     marker = read_note(disk, directory / CLEAN_NAME, CleanMarker)
     disk.remove(directory / CLEAN_NAME)
     return marker
 
 
 def write_clean_marker(disk: Disk, directory: Path, marker: CleanMarker) -> None:
-    """Leave the marker. Losing it costs a scan and nothing else, so it needs no fsync."""
+    """Write the marker. Losing it costs only a scan, so it needs no fsync."""
     write_aside(disk, directory / CLEAN_NAME, encode_note(marker))
 
 

@@ -1,4 +1,4 @@
-"""Small facts in small files, so that one flipped bit costs nothing and two are noticed.
+"""Small files that survive one flipped bit and detect two.
 
 A note is a line of JSON followed by the CRC32C of the JSON in eight hexadecimal digits, and the same line once more:
 
@@ -33,7 +33,7 @@ def parse_note(raw: bytes, kind: type[Fact]) -> Fact | None:
             try:
                 return msgspec.json.decode(body, type=kind)
             except msgspec.MsgspecError:
-                continue  # whole, but of another kind
+                continue  # valid, but of another type
     return None
 
 

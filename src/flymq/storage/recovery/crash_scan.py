@@ -1,13 +1,13 @@
-"""Find out, after a crash, where a log really ends.
+"""Find where a log ends after a crash.
 
 Scanning starts at the last checkpoint, before which everything is known to be on the disk, and checks every batch.
 At the first one that is not whole there are two cases, and they must not be confused:
 
 - *torn*: the crash took what was not yet on the disk. The file ends within the batch, or sectors were never written
-  and read as zeros, or nothing valid follows. The log is cut there. What was cut off is kept aside in a file
-  `<segment>.cut-<position>` and reported: nobody was promised it, but nobody should have to guess either.
-- *rotten*: the batch is damaged although good batches lie behind it, or only its offset is wrong. Cutting would throw
-  good batches away, so the log is not opened: the error names the file and the position, and a person decides.
+  and read as zeros, or nothing valid follows. The log is cut there. What was cut off is kept in a file
+  `<segment>.cut-<position>` and reported: it was never acknowledged as durable, but may be worth a look.
+- *corrupt*: the batch is damaged although valid batches follow it, or only its offset is wrong. Cutting would lose
+  valid batches, so the log is not opened: the error names the file and the position, and an operator decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CUT_INFIX = f"{DATA_SUFFIX}.cut-"
 _OFFSET_BYTES = 8
 _SECTOR = 512
 _ZEROS_MIN = 8
-_OFFSETS_AHEAD_MAX = 1 << 40  # a batch found behind damage must plausibly belong to this log
+_OFFSETS_AHEAD_MAX = 1 << 40  # a batch found after damage must plausibly belong to this log
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader]
 
 
 def keep_aside(disk: Disk, segment: Segment, position: int) -> Path:
-    """Save what lies behind `position` before it is cut off."""
+    """Save what follows `position` before it is cut off."""
     aside = cut_path(segment, position)
     disk.remove(aside)
     copy = disk.open(aside)
@@ -92,13 +92,13 @@ def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
 
 
 def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> bool:
-    """Tell a crash from rot by what the damaged batch looks like and what lies behind it."""
+    """Distinguish a torn write from corruption by the damaged batch and what follows it."""
     following = _find_batch(tail, next_offset)
     if _has_lost_sector(tail, position, following) or _has_lost_beginning(tail, position, next_offset, following):
         return True
     if following is not None or _is_whole(tail):
         return False
-    # A segment with others behind it has lost its tail only if it is too short for its last batch.
+    # A segment with others after it has lost its tail only if it is too short for its last batch.
     return is_last or _is_too_short(tail)
 
 
@@ -111,7 +111,7 @@ def _has_lost_sector(tail: bytes, position: int, following: int | None) -> bool:
         return True
     zeros = bytes(_SECTOR)
     first = -position % _SECTOR
-    # The sector in which the damage begins may have lost its part behind the last good batch.
+    # The sector in which the damage begins may have lost its part after the last valid batch.
     if first > MAGIC_AT and not any(tail[: min(first, damaged_size)]):
         return True
     # At the end of the file a few zeros are no sign: many a batch ends with some.
@@ -157,7 +157,7 @@ def _is_too_short(tail: bytes) -> bool:
 
 
 def _find_batch(tail: bytes, next_offset: int) -> int | None:
-    """Return where, behind the damage, the first whole batch with a later offset begins."""
+    """Return where, after the damage, the first whole batch with a later offset begins."""
     view = memoryview(tail)
     at = tail.find(MAGIC, MAGIC_AT + 1)
     while at >= 0:

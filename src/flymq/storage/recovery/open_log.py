@@ -1,4 +1,4 @@
-"""Open the log of a partition: trust it after an orderly end, find out where it ends after any other."""
+"""Open the log of a partition: trust it after a clean shutdown, scan for its end after a crash."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from flymq.storage.segments.segment import DATA_SUFFIX, Segment, parse_name
 
 
 def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
-    """Open the log in `directory`, or begin an empty one. `Log.recovery` tells what was found."""
+    """Open the log in `directory`, or create an empty one. `Log.recovery` says what was found."""
     disk.make_directory(directory)
     _clear_leftovers(disk, directory)
     checkpoint, compacted = read_checkpoint(disk, directory), read_compacted(disk, directory)
     segments = _list_segments(disk, directory, config, checkpoint)
     report = RecoveryReport()
     runs = EpochRuns()
-    report.clean = _ended_in_order(disk, directory, segments[-1])
+    report.clean = _was_closed_cleanly(disk, directory, segments[-1])
     if not report.clean:
         segments = _recover(disk, directory, segments, checkpoint, compacted, report, runs)
     epochs, epochs_saved = _restore_epochs(disk, directory, segments, runs.runs)
@@ -66,7 +66,7 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
         report=report,
     )
     log = Log(disk, directory, config, parts)
-    log.begin_anew_if_empty()
+    log.restart_if_empty()
     return log
 
 
@@ -85,7 +85,7 @@ def _list_segments(disk: Disk, directory: Path, config: TopicConfig, checkpoint:
     """Return the segments that are there, a new one in an empty directory."""
     interval = config.index_interval_bytes
     bases = [base for name in disk.list(directory) if (base := parse_name(name, DATA_SUFFIX)) is not None]
-    # Segments wholly before the start were on their way out when the process ended; there may be gaps between them.
+    # Segments wholly before the start were being removed when the process ended; there may be gaps between them.
     first = max(0, bisect_right(bases, checkpoint.start_offset) - 1)
     for base in bases[:first]:
         Segment(disk, directory, base, index_interval_bytes=interval).remove()
@@ -103,8 +103,8 @@ def _list_segments(disk: Disk, directory: Path, config: TopicConfig, checkpoint:
     ]
 
 
-def _ended_in_order(disk: Disk, directory: Path, active: Segment) -> bool:
-    """Tell whether the log was closed and nothing has happened since; then make the active segment ready to grow."""
+def _was_closed_cleanly(disk: Disk, directory: Path, active: Segment) -> bool:
+    """Return whether the log was closed and not written since; if so, make the active segment writable."""
     marker = take_clean_marker(disk, directory)
     if marker is None and active.base_offset == active.size == 0:
         marker = CleanMarker(0, 0, 0)  # nothing was ever in it
@@ -164,14 +164,14 @@ def _restore_epochs(
 
 
 def _check_follows(before: Segment, segment: Segment, compacted: Compacted, report: RecoveryReport) -> None:
-    """See that a segment begins where the scan found the one before to end."""
+    """Check that a segment begins where the scan found the end of the one before."""
     if before.next_offset > segment.base_offset:
         raise CorruptLog(
             f"{before.path} at byte {before.size}: its offsets reach to {before.next_offset}, "
             f"the next segment begins at {segment.base_offset}"
         )
     if before.next_offset < segment.base_offset and segment.base_offset > compacted.gaps_end:
-        # Batches at the end of the segment before were lost whole: what follows does not follow on what is left.
+        # Whole batches at the end of the segment before were lost: what follows does not follow what is left.
         report.cut_at = (before.path, before.size)
 
 
@@ -199,7 +199,7 @@ def _scan(disk: Disk, segment: Segment, start: int, report: RecoveryReport, runs
 
 
 def _set_aside(disk: Disk, segment: Segment, report: RecoveryReport) -> None:
-    """Take away a segment behind a cut: its batches do not follow on what is left."""
+    """Move a segment after a cut away: its batches do not follow what is left."""
     if segment.size:
         aside = cut_path(segment, 0)
         disk.rename(segment.path, aside)

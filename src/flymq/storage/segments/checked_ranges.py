@@ -20,12 +20,12 @@ class CheckedRanges:
         if self._ends and self._ends[-1] == start:  # what appending does
             self._ends[-1] = end
             return
-        first, behind = bisect_left(self._ends, start), bisect_right(self._starts, end)
-        if first < behind:
-            start, end = min(start, self._starts[first]), max(end, self._ends[behind - 1])
-        self._starts[first:behind] = [start]
-        self._ends[first:behind] = [end]
-        if len(self._starts) > _RANGES_MAX:  # to forget one costs a second check
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+        if len(self._starts) > _RANGES_MAX:  # forgetting one costs a second check
             del self._starts[0], self._ends[0]
 
     def cut(self, end: int) -> None:

@@ -4,9 +4,9 @@
     <base offset>.timeindex   entries of two i64, little-endian: latest timestamp before the position, position
 
 The two have their entries at the same positions; the time index has one more, the last, at the end of the batches that
-were indexed. Both files end with eight bytes: `FMQI` and the CRC32C of the entries, little-endian. Entries rise, so a
-lookup is a bisection. The index of the segment being written lives in memory and is saved at each checkpoint; one of a
-sealed segment is mapped. An index that is missing, damaged or of another age is built again from the segment alone.
+were indexed. Both files end with eight bytes: `FMQI` and the CRC32C of the entries, little-endian. Entries ascend, so
+a lookup is a binary search. The index of the active segment lives in memory and is saved at each checkpoint; one of a
+sealed segment is mapped. An index that is missing, damaged or outdated is rebuilt from the segment.
 """
 
 from __future__ import annotations

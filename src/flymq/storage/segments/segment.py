@@ -1,11 +1,11 @@
 """One file of batches, exactly as they were received, with its two indexes.
 
-    <base offset>.log         batches, one behind the other; named by the first offset it may hold, in 20 digits
+    <base offset>.log         batches, one after the other; named by the first offset it may hold, in 20 digits
     <base offset>.index       see index.py
     <base offset>.timeindex
 
 A batch that was written before this process started is checked against its checksum the first time it is read, so
-bytes that rotted on the disk are reported and never served. Base offsets lie outside the checksum (header.py); they are
+corrupted bytes are reported and never served. Base offsets lie outside the checksum (header.py); they are
 checked against those of the batches around them.
 """
 
@@ -28,7 +28,7 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 
 OFFSETS_MAX = (1 << 31) - 1
-"""How far an offset may lie behind a segment's first."""
+"""Largest distance of an offset from the base offset of its segment."""
 
 _NAME_DIGITS = 20
 _WALK_BYTES = 4096  # read at once while walking from header to header
@@ -77,15 +77,15 @@ class Segment:
         self._file: File | None = None
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._indexed_until = 0  # no entry is due before `_interval` bytes behind this position
+        self._indexed_until = 0  # no entry is due before `_interval` bytes after this position
         self._checked = CheckedRanges()
-        self._hints: dict[int, int] = {}  # offset where a reader will go on → its position
+        self._hints: dict[int, int] = {}  # offset where a reader will continue → its position
 
     # --- opening and closing
 
     @classmethod
     def create(cls, disk: Disk, directory: Path, base_offset: int, *, index_interval_bytes: int) -> Segment:
-        """Begin an empty segment. Files that bear its name, left by a crash, are emptied."""
+        """Create an empty segment. Files of the same name, left by a crash, are truncated."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         segment.remove_indexes()
         segment._file = disk.open(segment.path)
@@ -97,7 +97,7 @@ class Segment:
     def open_sealed(
         cls, disk: Disk, directory: Path, base_offset: int, *, next_offset: int, index_interval_bytes: int
     ) -> Segment:
-        """Know a segment that no longer grows, without opening its files: many may lie behind the active one."""
+        """Return a segment that no longer grows, without opening its files: a log may have many."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         segment.next_offset = next_offset
         segment._is_sealed = True
@@ -140,11 +140,11 @@ class Segment:
             was_open = self._times is not None
             self._max_timestamp = self.times.last_timestamp
             if not was_open:
-                self._offsets = self._times = None  # retention asks this of segments that nobody reads
+                self._offsets = self._times = None  # retention asks for it on segments that are not read
         return self._max_timestamp
 
     def make_writable(self, position: int) -> None:
-        """Get ready to append at `position`, where a batch ends. Indexes grow in memory from here on."""
+        """Prepare to append at `position`, where a batch ends. From here on the indexes grow in memory."""
         self._is_sealed = False
         self.size = position
         if position == 0:
@@ -170,8 +170,8 @@ class Segment:
         self.save_indexes()
         self._offsets = self._times = None
 
-    def let_go(self) -> None:
-        """Hold no file of a sealed segment open until somebody asks for it again."""
+    def release_files(self) -> None:
+        """Close the files of a sealed segment; they are opened again on demand."""
         self._file = self._offsets = self._times = None
 
     def remove_indexes(self) -> None:
@@ -180,7 +180,7 @@ class Segment:
         self._disk.remove(self._path.with_suffix(TIME_INDEX_SUFFIX))
 
     def remove(self) -> None:
-        """Remove the files. Who still holds a slice can go on reading it."""
+        """Remove the files. Slices of them can still be read."""
         self.remove_indexes()
         self._disk.remove(self._path)
         self._file = None
@@ -195,7 +195,7 @@ class Segment:
         try:
             self.file.append(pieces)
         except StorageError:
-            with suppress(StorageError):  # what a failed write left behind; else it is cut off at opening
+            with suppress(StorageError):  # a partial write; if this fails, opening cuts it off
                 self.file.truncate(start)
             raise
         for header in headers:
@@ -203,7 +203,7 @@ class Segment:
         self._checked.add(start, self.size)
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """Count in the batch at `position`, the next one of the file; index it when an entry is due."""
+        """Account for the batch at `position`, the next one of the file; index it when an entry is due."""
         if position > self._indexed_until and position - self._indexed_until >= self._interval:
             self.offsets.add(header.base_offset - self.base_offset, position)
             self.times.add(self.max_timestamp, position)
@@ -242,7 +242,7 @@ class Segment:
             next_offset = header.next_offset
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Return the batch that holds `offset`, or else the first one behind it."""
+        """Return the batch that holds `offset`, or else the first one after it."""
         start, least_offset = self._hints.get(offset), offset
         if start is None:
             relative_offset, start = self.offsets.floor_of_offset(max(0, offset - self.base_offset))
@@ -278,8 +278,8 @@ class Segment:
         start, first = found
         limit = self.size, self.next_offset
         if end_offset < self.next_offset:
-            behind = self.find(end_offset)
-            limit = limit if behind is None else (behind[0], behind[1].base_offset)
+            after = self.find(end_offset)
+            limit = limit if after is None else (after[0], after[1].base_offset)
         end, next_offset = self._align(start, first, start + bytes_max, limit)
         self._ensure_checked(start, end)
         if end == self.size:
@@ -305,7 +305,7 @@ class Segment:
         return end, next_offset
 
     def _hint(self, offset: int, position: int) -> None:
-        """Remember where a reader will most likely go on."""
+        """Remember where a reader will most likely continue."""
         if len(self._hints) >= _HINTS_MAX:
             del self._hints[next(iter(self._hints))]
         self._hints[offset] = position
@@ -319,7 +319,7 @@ class Segment:
         next_offset = self.base_offset
         for _, header in self.check(start, end):
             next_offset = header.next_offset
-        # A base offset that rotted upwards shows only beside the one that follows.
+        # A base offset that was corrupted upwards shows only against the next batch.
         following = next(self.walk(end, self.size), None)
         if next_offset > (self.next_offset if following is None else following[1].base_offset):
             raise self._corrupt(start, _reaches_too_far(next_offset))
@@ -390,7 +390,7 @@ class Segment:
             raise
         finally:
             self.size, self.next_offset = size, next_offset
-        with suppress(StorageError):  # a full disk is no reason not to read
+        with suppress(StorageError):  # a full disk must not prevent reading
             self.save_indexes()
 
 
@@ -399,7 +399,7 @@ def segment_name(base_offset: int, suffix: str) -> str:
 
 
 def parse_name(name: str, suffix: str) -> int | None:
-    """Return the offset a file is named by; None for a file of another kind or a stranger's."""
+    """Return the offset a file is named by; None for any other file."""
     digits = name.removesuffix(suffix)
     named_so = len(digits) == _NAME_DIGITS and digits.isascii() and digits.isdecimal()
     return int(digits) if named_so and digits + suffix == name else None

@@ -23,13 +23,13 @@ class TimedOffset(NamedTuple):
 
 
 def times_of(header: BatchHeader, batch: bytes, start_offset: int) -> list[TimedOffset]:
-    """Return the records of a batch from `start_offset` on; none of a control batch, which nobody reads."""
+    """Return the records of a batch from `start_offset` on; none of a control batch, which consumers do not see."""
     if header.is_control or header.last_offset < start_offset:
         return []
     try:
         records = parse_batch(batch)
     except InvalidBatch:
-        # Right by its checksum, so some client wrote it so. The header alone still says where and when.
+        # The checksum is right, so a client wrote it like this. The header alone still has offset and time.
         return [TimedOffset(max(header.base_offset, start_offset), header.max_timestamp, header.leader_epoch)]
     return [
         TimedOffset(record.offset, record.timestamp_ms, header.leader_epoch)

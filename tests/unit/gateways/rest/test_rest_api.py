@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flymq.broker.service.quota import ClientQuota
+from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.rest.api import OPERATIONS, api_document
@@ -32,11 +32,10 @@ from flymq.wire.first_bytes import Speaks
 @pytest.fixture
 def starting(tmp_path: Path) -> httpx.AsyncClient:
     """A client of a broker that still reads its disk."""
-    shared = SharedByConnections(
-        ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
-    )
+    clock = ManualClock()
+    shared = SharedByConnections(clock, BufferBudget(1 << 20), ConnectionLimits(), Requests())
     observation = Monitor(7, shared, Histogram(), SystemDisk(), tmp_path)
-    rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
+    rest = Rest(RestSettings(), shared, observation, Login(b"secret", clock), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
 

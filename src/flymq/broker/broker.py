@@ -1,0 +1,28 @@
+"""One broker: its parts, for those who run and monitor it. Clients reach it through `service` alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flymq.broker.admin import Admin
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.set_aside import SetAside
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.service.service import Service
+from flymq.cluster.image import Image
+from flymq.host.clock import Clock
+from flymq.storage.flusher import Flusher
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    service: Service
+    image: Image
+    replicas: Replicas
+    flusher: Flusher
+    admin: Admin
+    groups: Groups
+    transactions: Transactions
+    set_aside: SetAside
+    clock: Clock
