@@ -90,7 +90,7 @@ class Server:
         self._undo.push_async_callback(self._tasks.close)
         self.monitor.start(self._tasks)
         tls = _tls_context(config.tls)
-        http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared))
+        http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared, self._tasks))
         self._http_listener = self._listener_of([http], tls, config.limits.http_connections_max)
         await self._open_http()
         broker = self.broker = await open_broker(self._workplace())

@@ -35,9 +35,8 @@ def set_up_logging(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(settings.level.value.upper())
     root.propagate = False
-    # Their warnings, such as about invalid HTTP requests, are normal for a port that is open to a network.
-    for name in ("uvicorn.error", "asyncio"):
-        other = logging.getLogger(name)
-        other.handlers[:] = [handler]
-        other.setLevel(logging.ERROR)
-        other.propagate = False
+    # Its warnings, such as about connections that broke, are normal for a port that is open to a network.
+    other = logging.getLogger("asyncio")
+    other.handlers[:] = [handler]
+    other.setLevel(logging.ERROR)
+    other.propagate = False

@@ -23,6 +23,8 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.InvalidPartitions: 400,
     errors.InvalidReplicationFactor: 400,
     errors.InvalidBatch: 400,
+    errors.MalformedHttp: 400,
+    errors.RequestHeadTooLarge: 431,
     errors.NoSuchResource: 404,
     errors.MethodNotAllowed: 405,
     errors.NotAcceptable: 406,

@@ -5,6 +5,20 @@ from __future__ import annotations
 from flymq.model.errors.base import FlyMQError
 
 
+class MalformedHttp(FlyMQError):
+    """The bytes on the connection are not a request of HTTP/1.1."""
+
+    code = "MALFORMED_HTTP"
+    hint = "Check the client, or what stands between it and the broker, against RFC 9112."
+
+
+class RequestHeadTooLarge(FlyMQError):
+    """The request line and the headers are larger than the broker accepts."""
+
+    code = "REQUEST_HEAD_TOO_LARGE"
+    hint = "Send fewer or shorter headers; cookies of other services on the same host count too."
+
+
 class NoSuchResource(FlyMQError):
     """There is nothing at this path."""
 
