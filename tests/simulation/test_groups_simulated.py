@@ -57,7 +57,7 @@ async def groups_survive(seed: int, worker: type[Worker], assignors: Collection[
     world.faults = False
     await asyncio.sleep(10)
     copied = Counter(record.value for number in range(2) for record in world.read("out", number))
-    expected = Counter(value for values in INPUT.values() for value in values)
+    expected: Counter[bytes | None] = Counter(value for values in INPUT.values() for value in values)
     assert copied == expected, f"missing {expected - copied}, too many {copied - expected}"
     await world.close()
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 from base64 import b64encode
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from flymq.testing import TestBroker, running_broker
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
-def produce(api: httpx.Client, topic: str, *records: dict[str, object], **query: str) -> httpx.Response:
+def produce(api: httpx.Client, topic: str, *records: Mapping[str, object], **query: str) -> httpx.Response:
     return api.post(f"/topics/{topic}/records", json={"records": records}, params=query)
 
 

@@ -86,7 +86,7 @@ def test_a_long_list_comes_in_pages(api: httpx.Client) -> None:
     for name in names:
         api.post("/topics", json={"name": name, "partitions": 1})
     seen: list[str] = []
-    token = ""
+    token: str | None = ""
     while token is not None:
         page = api.get("/topics", params={"limit": 2, "page_token": token}).json()
         assert len(page["topics"]) <= 2
