@@ -41,7 +41,7 @@ class Fetches:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: set[WaitingFetch] = set()
+        self._waiting: dict[WaitingFetch, None] = {}
         self._may_wait = True
 
     def fetch(self, query: FetchQuery) -> list[PartitionRead] | WaitingFetch:
@@ -50,8 +50,8 @@ class Fetches:
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return reads
         waiting = WaitingFetch(self._find, query)
-        self._waiting.add(waiting)
-        waiting.add_done_callback(self._waiting.discard)
+        self._waiting[waiting] = None
+        waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
         return waiting
 
     def stop_waiting(self) -> None:

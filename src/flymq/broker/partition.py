@@ -60,7 +60,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self._flusher = flusher
         self._clock = clock
-        self._waiting: set[Callable[[], None]] = set()
+        self._waiting: dict[Callable[[], None], None] = {}  # first come, first served
 
     # --- write
 
@@ -166,15 +166,15 @@ class Partition:
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when there may be more to read."""
-        self._waiting.add(wake)
+        self._waiting[wake] = None
 
     def stop_waiting(self, wake: Callable[[], None]) -> None:
-        self._waiting.discard(wake)
+        self._waiting.pop(wake, None)
 
     def wake(self) -> None:
         """Tell those who wait that there may be more, or that the partition is gone."""
         if self._waiting:
-            waiting, self._waiting = self._waiting, set()
+            waiting, self._waiting = self._waiting, {}
             for wake in waiting:
                 wake()
 

@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_closed: Callable[[], None] = lambda: None
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._waiting: set[Later] = set()
+        self._waiting: dict[Later, None] = {}
         self._gathered: list[Buffer | Slice] | None = None
         self._held_bytes = 0
         self._is_draining = False
@@ -160,12 +160,12 @@ class Connection(asyncio.BufferedProtocol):
         """Call `answer` when it is done, if the client is still there; the wait ends with the connection."""
 
         def done(waiting: Later) -> None:
-            self._waiting.discard(waiting)
+            self._waiting.pop(waiting, None)
             if self.is_open and not waiting.cancelled():
                 answer(waiting)
                 self._reconsider()
 
-        self._waiting.add(waiting)
+        self._waiting[waiting] = None
         waiting.add_done_callback(done)
 
     # --- read or not
