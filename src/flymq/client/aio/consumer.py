@@ -30,6 +30,7 @@ from flymq.model.errors import (
     InvalidSetting,
     OffsetOutOfRange,
     PartitionNotFound,
+    RebalanceInProgress,
     UnreadableRecord,
 )
 from flymq.model.names import TopicPartition
@@ -96,6 +97,8 @@ class AsyncConsumer:
         self._failure: Exception | None = None  # what ended the membership
         self._taken: list[Handout] = []  # what the last poll put into the user's hands
         self._saved: dict[TopicPartition, int] = {}  # offsets as last committed
+        self._begun_at: dict[TopicPartition, int] = {}  # where the records begin that no transaction has yet
+        self._has_lost_records = False  # some of those were handed out, and their partition is another member's now
         self.handout: Handout | None = None
         self._membership: Membership | None = None
         if group.name:
@@ -267,7 +270,7 @@ class AsyncConsumer:
         await self.start()
         if offset < 0:
             raise OffsetOutOfRange(f"an offset is at least 0, not {offset}")
-        self._fetcher.jump(self._cursor(topic, partition), int(offset))
+        self._jump(self._cursor(topic, partition).name, int(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go back to the oldest record of these partitions, or of all."""
@@ -286,10 +289,10 @@ class AsyncConsumer:
         names = self.assignment()
         committed = await self._load(names)
         for name, offset in committed.items():
-            self._fetcher.jump(self._cursor(*name), offset)
-        await self._seek_all(
-            [name for name in names if name not in committed], START_POSITIONS.get(self._config.start, AT_EARLIEST)
-        )
+            self._jump(name, offset)
+        others = [name for name in names if name not in committed and name in self._fetcher.cursors]
+        await self._seek_all(others, START_POSITIONS.get(self._config.start, AT_EARLIEST))
+        self._has_lost_records = False
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions, or of any, until `resume`."""
@@ -308,13 +311,20 @@ class AsyncConsumer:
         return self.assignment()
 
     async def _seek_all(self, partitions: Sequence[TopicPartition], at: int) -> None:
-        cursors = [self._cursor(*name) for name in partitions]
-        found = await list_offsets(self._cluster, {cursor.name: at for cursor in cursors}, self._config.isolation)
-        missing = {cursor.name: AT_LATEST for cursor in cursors if found[cursor.name].offset < 0}
+        for name in partitions:
+            self._cursor(*name)  # or say that it is not read here
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, at), self._config.isolation)
+        missing = {name: AT_LATEST for name in partitions if found[name].offset < 0}
         if missing:
             found |= await list_offsets(self._cluster, missing, self._config.isolation)
-        for cursor in cursors:
-            self._fetcher.jump(cursor, found[cursor.name].offset)
+        for name in partitions:
+            self._jump(name, found[name].offset)
+
+    def _jump(self, name: TopicPartition, offset: int) -> None:
+        """Go on at `offset`, unless the partition was given to another member meanwhile."""
+        if (cursor := self._fetcher.cursors.get(name)) is not None:
+            self._begun_at[name] = offset
+            self._fetcher.jump(cursor, offset)
 
     def _chosen(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
         return [self._cursor(*name) for name in partitions] if partitions else list(self._fetcher.cursors.values())
@@ -335,9 +345,17 @@ class AsyncConsumer:
         await self._commit(offsets)
 
     def consumed(self) -> tuple[Membership, dict[TopicPartition, int]]:
-        """Return this member and the next offsets to read after all it was handed out, for a transaction."""
+        """Return this member and the next offsets to read after all it was handed out, for a transaction.
+
+        Raises RebalanceInProgress when a partition was taken away after records of it were handed out: whoever has it
+        now reads them again, so a transaction with what was made of them must be aborted.
+        """
         self._release()
-        return self._member(), self._done()
+        if self._has_lost_records:
+            raise RebalanceInProgress("a partition whose records are in this transaction belongs to another member now")
+        offsets = self._done()
+        self._begun_at |= offsets
+        return self._member(), offsets
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; partitions without one are left out."""
@@ -479,10 +497,15 @@ class AsyncConsumer:
         await self._add_partitions(
             [name for name in names if name not in committed], START_POSITIONS.get(self._config.start)
         )
+        self._begun_at |= {name: self._fetcher.cursors[name].position for name in names}
         if self._listener is not None:
             await _call(self._listener.on_assigned, names)
 
     async def _revoked(self, partitions: Partitions) -> None:
+        # First of all and without a wait: a transaction must not commit in the new generation what it read in the old.
+        for name in partitions & self._fetcher.cursors.keys():
+            position = self._fetcher.cursors[name].position
+            self._has_lost_records |= position != self._begun_at.pop(name, position)
         if self._config.auto_commit:
             with contextlib.suppress(FlyMQError):  # refused when the share is already another member's
                 await self._commit(self._done())
