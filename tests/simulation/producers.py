@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-from tests.simulation.world import Node, World
+from tests.simulation.world import World, patiently
 
-from flymq.coordination.entries import ProducerIdentity
-from flymq.model.delivery import Acks
+from flymq.client.aio.transaction import AsyncTransaction
 from flymq.model.errors import (
-    ConnectionLost,
+    FlyMQError,
     InvalidTransactionState,
     OutOfOrderSequence,
     ProducerFenced,
     TransactionAborted,
-    TransactionInProgress,
     UnknownProducer,
 )
 from flymq.model.names import TopicPartition
-from flymq.record.batch import encode_batch
 
+TRANSACTION_TIMEOUT_MS = 3_000
 MUST_BEGIN_ANEW = (
     ProducerFenced,
     TransactionAborted,
@@ -49,100 +47,56 @@ class Tried:
     outcome: Outcome = Outcome.OPEN
 
 
-class Producer:
-    """A client that retries what may be retried and starts anew where it must."""
-
-    def __init__(self, world: World, name: str, number: int = 0, *, timeout_ms: int = 3_000) -> None:
-        self.world = world
-        self.name = name
-        self.number = number
-        self.timeout_ms = timeout_ms
-        self.identity: ProducerIdentity | None = None
-        self.sequences: dict[TopicPartition, int] = {}
-
-    async def retry(self, ask: Any) -> Any:
-        """Ask until there is an answer."""
-        while True:
-            try:
-                return await self.world.call(ask)
-            except (ConnectionLost, TransactionInProgress):
-                await asyncio.sleep(self.world.chance.uniform(0.01, 0.3))
-
-    async def init(self) -> None:
-        self.identity = await self.retry(lambda node: node.transactions.init(self.name, self.timeout_ms))
-        self.sequences.clear()
-
-    async def begin(self) -> None:
-        identity = self.identity
-        assert identity is not None
-        await self.retry(lambda node: node.transactions.begin(self.name, identity))
-
-    async def write(self, partition: TopicPartition, values: list[bytes], acks: Acks) -> None:
-        identity = self.identity
-        assert identity is not None
-        sequence = self.sequences.get(partition, 0)
-        self.sequences[partition] = sequence + len(values)
-        batch = encode_batch(
-            [(None, value) for value in values],
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
-
-        async def produce(node: Node) -> None:
-            _, waiting = node.transactions.produce(self.name, node.topics.partition(partition), batch, acks)
-            await asyncio.gather(*waiting)
-
-        await self.retry(produce)
-
-    async def end(self, *, commit: bool) -> None:
-        identity = self.identity
-        assert identity is not None
-        self.identity = await self.retry(lambda node: node.transactions.end(self.name, identity, commit=commit))
-        self.sequences.clear()
-
-
-async def run_producer(world: World, producer: Producer, partitions: list[TopicPartition], count: int) -> list[Tried]:
-    """Run so many transactions; return what became of them."""
-    chance = world.chance
-    history = []
-    for number in range(count):
-        tried = Tried(f"{producer.name}/{producer.number}/{number}")
-        history.append(tried)
-        is_committing = False
-        try:
-            if producer.identity is None:
-                await producer.init()
-            await producer.begin()
-            for step in range(chance.randint(1, 4)):
-                partition = chance.choice(partitions)
-                values = [f"{tried.name}/{step}/{n}".encode() for n in range(chance.randint(1, 3))]
-                tried.writes.setdefault(partition, []).extend(values)
-                await producer.write(partition, values, chance.choice([Acks.ALL, Acks.LEADER]))
-                await asyncio.sleep(chance.expovariate(1 / 0.02))
-            if chance.random() < 0.05:
-                await asyncio.sleep(producer.timeout_ms / 1000 * 1.5)  # long enough to be given up
-            is_committing = chance.random() < 0.75
-            await producer.end(commit=is_committing)
-            tried.outcome = Outcome.COMMITTED if is_committing else Outcome.ABORTED
-        except TransactionAborted:
-            tried.outcome = Outcome.ABORTED
-            producer.identity = None
-        except MUST_BEGIN_ANEW:
-            tried.outcome = Outcome.IN_DOUBT if is_committing else Outcome.ABORTED
-            producer.identity = None
+async def run_producer(
+    world: World, name: str, number: int, partitions: list[TopicPartition], count: int
+) -> list[Tried]:
+    """Run so many transactions; return what became of them. After an error it starts again, as another process."""
+    history: list[Tried] = []
+    while len(history) < count:
+        client = world.client(f"{name}-{number}", acks=world.chance.choice(["all", "leader"]))
+        await patiently(client.connect)
+        with suppress(*MUST_BEGIN_ANEW):
+            while len(history) < count:
+                history.append(Tried(f"{name}/{number}/{len(history)}"))
+                transaction = client.transaction(name, timeout_ms=TRANSACTION_TIMEOUT_MS)
+                await run_transaction(world, transaction, history[-1], partitions)
+        client.abort()
     return history
 
 
-def check_history(world: World, history: list[Tried], partitions: list[TopicPartition]) -> None:
+async def run_transaction(
+    world: World, transaction: AsyncTransaction, tried: Tried, partitions: list[TopicPartition]
+) -> None:
+    chance, is_committing = world.chance, False
+    try:
+        await patiently(transaction.begin)
+        for step in range(chance.randint(1, 4)):
+            partition = chance.choice(partitions)
+            values = [f"{tried.name}/{step}/{n}".encode() for n in range(chance.randint(1, 3))]
+            tried.writes.setdefault(partition, []).extend(values)
+            await transaction.producer.produce_batch(partition.topic, values, partition=partition.partition)
+            await asyncio.sleep(chance.expovariate(1 / 0.02))
+        if chance.random() < 0.05:
+            await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 * 1.5)  # long enough to be given up
+        is_committing = chance.random() < 0.75
+        await patiently(transaction.commit if is_committing else transaction.abort)
+        tried.outcome = Outcome.COMMITTED if is_committing else Outcome.ABORTED
+    except TransactionAborted:
+        tried.outcome = Outcome.ABORTED
+        raise
+    except FlyMQError as error:
+        assert isinstance(error, MUST_BEGIN_ANEW) or not is_committing, f"{tried} ends with {error!r}"
+        tried.outcome = Outcome.IN_DOUBT if is_committing else Outcome.ABORTED
+        raise
+
+
+async def check_history(world: World, history: list[Tried], partitions: list[TopicPartition]) -> None:
     """Compare what readers of committed records see with what the producers were told."""
-    assert world.node is not None
-    seen: dict[TopicPartition, list[bytes]] = {}
+    await world.check_no_transaction_is_open("t", len(partitions))
+    auditor = world.client("auditor")
+    seen = await world.read(auditor, "t")
+    await auditor.close()
     for partition in partitions:
-        served = world.node.topics.partition(partition)
-        assert served.last_stable_offset == served.high_watermark, f"a transaction is left open in {partition}"
-        seen[partition] = [record.value or b"" for record in world.read(*partition)]
         assert len(set(seen[partition])) == len(seen[partition]), f"duplicates in {partition}"
     for tried in history:
         expected = tried.writes

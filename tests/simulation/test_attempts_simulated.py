@@ -5,82 +5,83 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from functools import partial
+from itertools import count
 
 import pytest
-from tests.simulation.producers import MUST_BEGIN_ANEW, Producer
-from tests.simulation.virtual_time import run
-from tests.simulation.world import Node, World
+from tests.simulation.producers import MUST_BEGIN_ANEW, TRANSACTION_TIMEOUT_MS
+from tests.simulation.world import World, patiently
 
-from flymq.coordination.attempts import Attempt
-from flymq.coordination.entries import ProducerIdentity
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.producer import AsyncProducer
+from flymq.client.aio.transaction import AsyncTransaction
+from flymq.client.settings import ProducerConfig
+from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
-from flymq.model.errors import ConnectionLost, TransactionInProgress
-from flymq.model.names import TopicPartition
+from flymq.wire.native.messages.session import Done
+from flymq.wire.native.messages.transactions import AttemptToCommit, CommitAttempts
 
 SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20"))
 BATCHES = 5
 TASKS = 2
 
 
-async def write_attempt(world: World, batch: int, task: int, number: int) -> Producer:
-    producer = Producer(world, f"query:{batch}:{task}-{number}")
-    await producer.init()
-    await producer.begin()
-    partition = TopicPartition("t", world.chance.randrange(3))
-    await producer.write(partition, [f"{batch}/{task}".encode()], world.chance.choice([Acks.ALL, Acks.LEADER]))
-    return producer
+class Query:
+    """Writes batches as Spark does: again from the start when one fails, some attempts for nothing."""
 
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._driver = world.cluster("driver")
+        self._executors = [world.cluster(f"executor-{task}") for task in range(TASKS)]
+        self._attempts = count()
 
-async def commit(attempt: Attempt, listed: dict[str, ProducerIdentity], node: Node) -> None:
-    await node.transactions.commit_attempts(attempt, listed)
+    async def run(self) -> None:
+        for batch in range(BATCHES):
+            await self._write(batch)
+            while self._world.chance.random() < 0.3:  # the driver does not know that it is done, and repeats it
+                await self._write(batch)
 
+    async def _write(self, batch: int) -> None:
+        while True:
+            try:
+                listed = []
+                for task, executor in enumerate(self._executors):
+                    if self._world.chance.random() < 0.2:  # this one fails after it has written
+                        await self._attempt(executor, batch, task)
+                    listed.append(await self._attempt(executor, batch, task))
+                request = CommitAttempts(query="query", batch=batch, attempts=listed)
+                await patiently(self._driver.ask, request, Done)
+                return
+            except MUST_BEGIN_ANEW:
+                continue
 
-async def write_batch(world: World, batch: int, attempts: list[int]) -> None:
-    """Write a batch as Spark does: again from the start when it fails, some attempts for nothing."""
-    while True:
-        listed: dict[str, ProducerIdentity] = {}
+    async def _attempt(self, executor: Cluster, batch: int, task: int) -> AttemptToCommit:
+        chance = self._world.chance
+        name = f"query:{batch}:{task}-{next(self._attempts)}"
+        config = ProducerConfig(acks=chance.choice([Acks.ALL, Acks.LEADER]))
+        producer = AsyncProducer(executor, config, transactional_id=name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
         try:
-            for task in range(TASKS):
-                if world.chance.random() < 0.2:  # this one fails after it has written
-                    attempts[0] += 1
-                    await write_attempt(world, batch, task, attempts[0])
-                attempts[0] += 1
-                done = await write_attempt(world, batch, task, attempts[0])
-                assert done.identity is not None
-                listed[done.name] = done.identity
-            await Producer(world, "driver").retry(partial(commit, Attempt("query", batch), listed))
-            return
-        except MUST_BEGIN_ANEW:
-            continue
-        except (ConnectionLost, TransactionInProgress):
-            await asyncio.sleep(0.1)
+            transaction = AsyncTransaction(executor, producer, on_end=lambda _: None)
+            await patiently(transaction.begin)
+            await producer.produce("t", f"{batch}/{task}".encode(), partition=chance.randrange(3))
+            identity = producer.sender.identity()
+            return AttemptToCommit(name, identity.producer_id, identity.producer_epoch)
+        finally:
+            await producer.close()
 
 
-async def run_query(world: World) -> None:
-    attempts = [0]
-    for batch in range(BATCHES):
-        await write_batch(world, batch, attempts)
-        while world.chance.random() < 0.3:  # the driver does not know that the batch is done, and repeats it
-            await write_batch(world, batch, attempts)
-
-
-async def query_survives(seed: int) -> None:
+async def query_survives(seed: int) -> str:
     world = World(seed)
     await world.start()
-    await world.create_topic("t", 3)
-    query = asyncio.ensure_future(run_query(world))
+    await world.client("admin").create_topic("t", 3)
+    query = asyncio.ensure_future(Query(world).run())
     await world.disturb(query)
-    await query
-    world.faults = False
     await asyncio.sleep(10)
-    written = Counter(record.value for number in range(3) for record in world.read("t", number))
+    auditor = world.client("auditor")
+    written = Counter(value for values in (await world.read(auditor, "t")).values() for value in values)
     assert written == Counter(f"{batch}/{task}".encode() for batch in range(BATCHES) for task in range(TASKS))
-    for number in range(3):
-        assert world.node is not None
-        partition = world.node.partition("t", number)
-        assert partition.last_stable_offset == partition.high_watermark
+    await world.check_no_transaction_is_open("t", 3)
     await world.close()
+    return world.history
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -1,308 +1,269 @@
-"""A broker without sockets, on a disk that loses power, in a world where requests come late, twice or never.
+"""A whole broker in one thread, and a world that is not kind to it.
 
-Everything is the shipped code but the host: the disk is `SimulatedDisk`, time is the virtual loop's, and what waits for
-the disk waits a random while. A seed decides all of it.
+Everything is the shipped code, wired by `assemble()` as in production, and asked by the shipped SDK over the network.
+Only the host is simulated: time is the loop's, the disk loses power at any byte, the network delays, cuts and loses
+connections. A seed decides all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 import random
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from flymq.broker.coordinators.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic
-from tests.simulation.virtual_time import LoopClock
-
-from flymq.broker.admin import Admin, TopicDefaults
-from flymq.broker.coordinators.groups import Groups
-from flymq.broker.coordinators.producer_ids import ProducerIds
-from flymq.broker.coordinators.transactions import Transactions
-from flymq.broker.replicas.partition import Partition
-from flymq.broker.replicas.replicas import Topics
-from flymq.cluster.catalog import Catalog
-from flymq.coordination.group import GroupLimits
-from flymq.coordination.transactions import TransactionLimits
-from flymq.host.simulated_disk import PowerCut, SimulatedDisk
-from flymq.host.tasks import Tasks
-from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.client.aio.client import AsyncFlyMQClient
+from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.offsets import list_offsets
+from flymq.client.metrics import Counters
+from flymq.client.settings import ClientSettings, ConnectionConfig, parse_addresses, pick
+from flymq.coordination.groups import AnyGroup
+from flymq.host.host import Host
+from flymq.host.simulated_disk import PowerCut
+from flymq.host.simulated_host import MachineDied, SimulatedMachine
+from flymq.host.simulated_network import SimulatedNetwork
 from flymq.model.delivery import Isolation
-from flymq.model.errors import ConnectionLost, FlyMQError, PartitionOffline
+from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
-from flymq.record.reading import end_offset, parse_records
-from flymq.record.record import Record
-from flymq.storage.data_directory import DataDirectory
-from flymq.storage.flusher import Flusher
+from flymq.server.assemble import Server, assemble
+from flymq.server.settings import load_config
+from flymq.wire.native.messages.records import AT_LATEST
 
 T = TypeVar("T")
 
-DATA_DIR = Path("/data")
-LIMITS = GroupLimits(consumer_session_timeout_ms=2_000)
-
-
-class SlowThreads:
-    """Runs the work after a random while."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-
-    async def run(self, work: Callable[[], T]) -> T:
-        mean_s = 0.002 if self._chance.random() < 0.9 else 0.2
-        await asyncio.sleep(self._chance.expovariate(1 / mean_s))
-        return work()
-
-    def close(self) -> None:
-        pass
-
-
-class Disk(SimulatedDisk):
-    """Tells when the power goes in the middle of an operation."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.is_cut = asyncio.Event()
-
-    def operate(self, operation: str, path: Path) -> None:
-        try:
-            super().operate(operation, path)
-        except PowerCut:
-            self.is_cut.set()
-            raise
-
-    def refuse(self, path: Path) -> None:
-        try:
-            super().refuse(path)
-        except PowerCut:
-            self.is_cut.set()
-            raise
-
-    def cut_power(self) -> None:
-        super().cut_power()
-        self.is_cut.clear()
-
-
-class Node:
-    """One life of the broker, from its start to its stop or crash."""
-
-    def __init__(self, disk: Disk, store: SqliteMetadataStore, chance: random.Random) -> None:
-        self.clock = LoopClock(asyncio.get_running_loop())
-        self.failures: list[tuple[str, BaseException]] = []
-        self.tasks = Tasks(self._task_failed)
-        self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.directory = DataDirectory(disk, DATA_DIR)
-        self.flusher = Flusher(SlowThreads(chance), self.tasks, lambda error: None)
-        self.topics = Topics(self.directory, self.flusher, self.clock)
-        self.catalog = Catalog(store)
-        self.admin = Admin(
-            0, self.topics, self.catalog, self.directory, SlowThreads(chance), chance, TopicDefaults(partitions=1)
-        )
-        self._chance = chance
-        self._closing: list[Callable[[], None]] = []
-
-    def _task_failed(self, name: str, error: BaseException) -> None:
-        if not isinstance(error, PowerCut):
-            self.failures.append((name, error))
-
-    async def start(self, internal_partitions: int) -> None:
-        was_clean = not await self.admin.open_topics()
-
-        async def internal(name: str) -> InternalTopic:
-            return await InternalTopic.open(self.admin, name, self.clock, partitions=internal_partitions)
-
-        self.groups = Groups(await internal(OFFSETS), self.topics, self.clock, self._chance, LIMITS)
-        self._closing.append(self.groups.close)
-        self.groups.open()
-        self.transactions = Transactions(
-            await internal(TRANSACTIONS),
-            self.topics,
-            self.groups,
-            ProducerIds(self.catalog),
-            self.clock,
-            self.tasks,
-            TransactionLimits(),
-        )
-        self._closing.append(self.transactions.close)
-        await self.transactions.open(was_clean=was_clean)
-
-    def kill(self) -> None:
-        """Stop in the middle of everything."""
-        for close in self._closing:
-            close()
-        if not self.died.done():
-            self.died.set_result(None)
-
-    def cut_off(self) -> None:
-        """Let nothing that still runs reach the disk: it has a new owner."""
-        for partition in self.topics.partitions():
-            partition.log.failure = PartitionOffline("this broker is dead")
-
-    async def stop(self) -> None:
-        """Stop in good order."""
-        self.kill()
-        await self.tasks.close()
-        self.topics.close()
-        self.directory.close()
-
-    def partition(self, topic: str, number: int = 0) -> Partition:
-        return self.topics.partition(TopicPartition(topic, number))
+BROKER = "broker"
+ADDRESS = f"{BROKER}:9092"
+SETTINGS = {
+    "broker.data_dir": "/data",
+    "listener.host": BROKER,
+    "listener.http_port": -1,
+    "groups.internal_partitions": 2,
+    "groups.consumer_session_timeout_ms": 2_000,
+    "storage.checkpoint_interval_ms": 3_000,
+}
+PATIENT: ClientSettings = {
+    "connect_timeout_ms": 1_000,
+    "request_timeout_ms": 2_000,
+    "retry_backoff_ms": 20,
+    "retry_backoff_max_ms": 500,
+}
 
 
 class World:
-    """The broker through all its lives, and the network that leads to it."""
+    """The broker through all its lives, its clients, and the network between them."""
 
-    def __init__(self, seed: int, *, faults: bool = True, internal_partitions: int = 2) -> None:
+    def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.disk = Disk(seed)
-        self.store = SqliteMetadataStore.open(None)
-        self.faults = faults
-        self.node: Node | None = None
-        self._internal_partitions = internal_partitions
-        self._late: set[asyncio.Task[None]] = set()
+        self.network = SimulatedNetwork(self.chance)
+        self.network.on_delivery = self._remember
+        self.machine = SimulatedMachine(BROKER, self.network, self.chance)
+        self.server: Server | None = None
+        self._config = load_config(flags=SETTINGS)
+        self._history = hashlib.sha256()
+        self._hosts: dict[str, Host] = {}
+        self._clients: list[AsyncFlyMQClient | Cluster] = []
+        self._errors = LoggedErrors()
+        logging.getLogger("flymq").addHandler(self._errors)
 
-    async def start(self) -> Node:
-        node = Node(self.disk, self.store, self.chance)
-        await node.start(self._internal_partitions)
-        self.node = node
-        return node
+    @property
+    def history(self) -> str:
+        """A digest of every byte that has arrived anywhere, and when."""
+        return self._history.hexdigest()
 
-    async def start_and_crash(self, after_s: float) -> None:
-        """Lose power again while the broker recovers."""
-        node = Node(self.disk, self.store, self.chance)
-        starting = asyncio.ensure_future(node.start(self._internal_partitions))
-        await asyncio.wait({starting}, timeout=after_s)
-        node.kill()
-        node.cut_off()
-        self.disk.cut_power()
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        await node.tasks.close()
+    def _remember(self, source: str, target: str, data: bytes) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._history.update(f"{now_s} {source} {target} {len(data)} ".encode() + data)
 
-    async def create_topic(self, name: str, partitions: int) -> None:
-        assert self.node is not None
-        await self.node.admin.create(name, partitions=partitions)
+    # --- clients
+
+    def client(self, name: str, **settings: Any) -> AsyncFlyMQClient:
+        """A client on a machine of its own, which nothing befalls."""
+        client = AsyncFlyMQClient(ADDRESS, on_host=self.host(name), **{**PATIENT, "client_id": name, **settings})
+        self._clients.append(client)
+        return client
+
+    def cluster(self, name: str) -> Cluster:
+        """What a client is made of, for those who speak to brokers without one, as Spark does."""
+        config = pick(ConnectionConfig, {**PATIENT, "client_id": name}, addresses=parse_addresses(ADDRESS))
+        cluster = Cluster(config, Counters(name), self.host(name), expects_broker=True)
+        self._clients.append(cluster)
+        return cluster
+
+    def host(self, name: str) -> Host:
+        if name not in self._hosts:
+            self._hosts[name] = SimulatedMachine(name, self.network, self.chance).host
+        return self._hosts[name]
+
+    # --- the broker's lives
+
+    async def start(self) -> Server:
+        """Start the broker. Raises MachineDied if it does not come so far."""
+        if not self.machine.is_up:
+            self.machine.start()
+        return await self.machine.run(self._serve())
+
+    async def _serve(self) -> Server:
+        server = assemble(self.machine.host, self._config)
+        await server.start()
+        self.server = server
+        return server
+
+    async def restart(self) -> None:
+        """Stop in good order and start again."""
+        assert self.server is not None
+        try:
+            await self.machine.run(self.server.stop())
+            self.machine.kill()  # nothing is left of it
+        except MachineDied:
+            pass
+        await self.start_patiently()
+
+    async def start_patiently(self) -> None:
+        """Start, and start again if the power goes meanwhile."""
+        self.server = None
+        while True:
+            if self.chance.random() < 0.2:
+                self.machine.disk.bytes_until_cut = None
+            try:
+                await self.start()
+                return
+            except MachineDied:
+                continue
 
     async def crash(self) -> None:
-        """Lose power: what was not on the disk may be gone."""
-        node, self.node = self.node, None
-        if node is not None:
-            node.kill()
-            node.cut_off()
-            self.disk.cut_power()
-            await node.tasks.close()
-            assert not node.failures, node.failures
+        """Lose power, and start again."""
+        self.machine.lose_power()
+        await self.start_patiently()
+
+    # --- what befalls it
 
     async def disturb(self, work: asyncio.Future[Any]) -> None:
-        """Crash and restart the broker again and again until `work` is done."""
-        chance = self.chance
+        """Crash the broker, cut its network and so on, again and again until `work` is done."""
         while not work.done():
+            befall = self.chance.choices(
+                [self._cut_power_at_a_byte, self._cut_power, self._kill, self._restart, self._disturb_network],
+                [40, 10, 15, 10, 25],
+            )[0]
+            await befall(work)
+        self.machine.disk.bytes_until_cut = None
+        if not self.machine.is_up:
+            await self.start_patiently()
+        work.result()
+
+    async def _cut_power_at_a_byte(self, work: asyncio.Future[Any]) -> None:
+        """Let the power go in the middle of something the broker writes, perhaps again while it recovers."""
+        self.machine.disk.bytes_until_cut = int(self.chance.expovariate(1 / 5_000))
+        await first(work, asyncio.ensure_future(self.machine.until_dead()))
+        if work.done():
+            return
+        self.machine.start()
+        if self.chance.random() < 0.3:
+            self.machine.disk.bytes_until_cut = int(self.chance.expovariate(1 / 20_000))
+        await self.start_patiently()
+
+    async def _cut_power(self, work: asyncio.Future[Any]) -> None:
+        await self._wait(work)
+        await self.crash()
+
+    async def _kill(self, work: asyncio.Future[Any]) -> None:
+        await self._wait(work)
+        self.machine.kill()
+        await self.start_patiently()
+
+    async def _restart(self, work: asyncio.Future[Any]) -> None:
+        await self._wait(work)
+        await self.restart()
+
+    async def _disturb_network(self, work: asyncio.Future[Any]) -> None:
+        """Lose connections, or cut or slow the ways to and from some clients for a while."""
+        network, chance = self.network, self.chance
+        for name in self._hosts:
             how = chance.random()
-            if how < 0.6:  # the power goes in the middle of something the broker writes
-                self.disk.bytes_until_cut = int(chance.expovariate(1 / 2_000))
-                await self._first({work}, self.disk.is_cut)
-            else:
-                await asyncio.wait({work}, timeout=chance.expovariate(1 / 1.0))
-            if work.done():
-                break
-            if how > 0.9:
-                await self.restart()
-                continue
-            await self.crash()
-            while chance.random() < 0.2:
-                await self.start_and_crash(chance.expovariate(1 / 0.05))
-            await self.start()
-        self.disk.bytes_until_cut = None
-        if self.disk.is_cut.is_set():
-            await self.crash()
-            await self.start()
+            ways = [(name, BROKER), (BROKER, name)]
+            if how < 0.2:
+                network.reset(name)
+            elif how < 0.5:
+                for way in chance.sample(ways, chance.randint(1, 2)):
+                    network.cut(*way)
+            elif how < 0.7:
+                for way in ways:
+                    network.slow(*way, delay_s=chance.uniform(0.01, 0.5))
+        await self._wait(work)
+        self.mend()
 
-    async def _first(self, work: set[asyncio.Future[Any]], event: asyncio.Event) -> None:
-        waiting = asyncio.ensure_future(event.wait())
-        await asyncio.wait({*work, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+    def mend(self) -> None:
+        for name in self._hosts:
+            for way in ((name, BROKER), (BROKER, name)):
+                self.network.slow(*way, delay_s=0.001)
+                self.network.mend(*way)
 
-    async def restart(self) -> Node:
-        """Stop in good order and start again."""
-        node, self.node = self.node, None
-        assert node is not None
-        await node.stop()
-        assert not node.failures, node.failures
-        return await self.start()
+    async def _wait(self, work: asyncio.Future[Any]) -> None:
+        await asyncio.wait({work}, timeout=self.chance.expovariate(1 / 1.0))
 
     async def close(self) -> None:
-        for task in list(self._late):
-            task.cancel()
-        await asyncio.gather(*self._late, return_exceptions=True)
-        if self.node is not None:
-            await self.node.stop()
-            assert not self.node.failures, self.node.failures
-        await self.store.close()
+        """Stop everything in good order; nothing may have gone wrong that nobody was told of."""
+        for client in self._clients:
+            client.abort()
+        if self.machine.is_up and self.server is not None:
+            await self.machine.run(self.server.stop())
+        logging.getLogger("flymq").removeHandler(self._errors)
+        assert not self._errors.found, self._errors.found
 
-    # --- network
+    # --- what can be seen
 
-    async def call(self, ask: Callable[[Node], Any]) -> Any:
-        """Ask the broker something; it may not hear, hear late, or not be heard."""
-        chance = self.chance
-        if self.faults and chance.random() < 0.02:
-            self._send_late(ask)
-            raise ConnectionLost("the request is on its way still")
-        await self._travel()
-        node = self.node
-        if node is None or (self.faults and chance.random() < 0.02):
-            await asyncio.sleep(0.05)
-            raise ConnectionLost("the request was lost")
-        result = await self._ask(node, ask)
-        await self._travel()
-        if self.node is not node or (self.faults and chance.random() < 0.02):
-            raise ConnectionLost("the answer was lost")
-        return result
+    async def read(self, client: AsyncFlyMQClient, topic: str) -> dict[TopicPartition, list[bytes]]:
+        """Return every value that a reader of committed records sees, by partition."""
+        ends = await patiently(client.admin.latest_offsets, topic)
+        found: dict[TopicPartition, list[bytes]] = {name: [] for name in ends}
+        consumer = client.consumer(topic, fetch_wait_ms=50)
+        await patiently(consumer.start)
+        while any(consumer.position(*name) < end for name, end in ends.items()):
+            for record in await consumer.poll(timeout_ms=100):
+                found[TopicPartition(record.topic, record.partition)].append(record.value)
+        await consumer.close()
+        return found
 
-    async def _ask(self, node: Node, ask: Callable[[Node], Any]) -> Any:
+    async def check_no_transaction_is_open(self, topic: str, partitions: int) -> None:
+        cluster = self.cluster("auditor")
+        wanted = {TopicPartition(topic, number): AT_LATEST for number in range(partitions)}
+        stable = await patiently(list_offsets, cluster, wanted, Isolation.READ_COMMITTED)
+        written = await patiently(list_offsets, cluster, wanted, Isolation.READ_UNCOMMITTED)
+        for name in wanted:
+            assert stable[name].offset == written[name].offset, f"a transaction is left open in {name}"
+        await cluster.close()
+
+    def groups(self) -> list[AnyGroup]:
+        """The groups as the broker has them, to look at what no client is told."""
+        return [] if self.server is None else self.server.broker.groups.list()
+
+
+class LoggedErrors(logging.Handler):
+    """What a broker or a client says went wrong inside it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not (record.exc_info and isinstance(record.exc_info[1], PowerCut)):
+            self.found.append(f"{record.getMessage()} {record.exc_info and record.exc_info[1]!r}")
+
+
+async def first(*work: asyncio.Future[Any]) -> None:
+    """Wait for one of them; the others than the first go on for nobody."""
+    await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    for other in work[1:]:
+        other.cancel()
+
+
+async def patiently(attempt: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+    """Try until it is done, as long as trying again may help."""
+    while True:
         try:
-            result = ask(node)
-            if not (asyncio.iscoroutine(result) or isinstance(result, asyncio.Future)):
-                return result
-            answer = asyncio.ensure_future(result)
-            try:
-                await asyncio.wait({answer, node.died}, return_when=asyncio.FIRST_COMPLETED)
-                if answer.done() and not answer.cancelled():
-                    return answer.result()
-            finally:
-                answer.cancel()
-        except PowerCut:
-            await node.died
-        raise ConnectionLost("the broker died")
-
-    async def _travel(self) -> None:
-        await asyncio.sleep(self.chance.expovariate(1 / 0.002))
-
-    def _send_late(self, ask: Callable[[Node], Any]) -> None:
-        """Deliver a request that its sender has given up."""
-
-        async def deliver() -> None:
-            await asyncio.sleep(self.chance.uniform(0.01, 5))
-            node = self.node
-            if node is not None:
-                with suppress(FlyMQError):
-                    await self._ask(node, ask)
-
-        task = asyncio.get_running_loop().create_task(deliver())
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
-
-    # --- what a reader sees
-
-    def read(self, topic: str, number: int, isolation: Isolation = Isolation.READ_COMMITTED) -> list[Record]:
-        """Return every record that a reader may see."""
-        assert self.node is not None
-        partition = self.node.partition(topic, number)
-        records: list[Record] = []
-        offset = partition.log.start_offset
-        while (read := partition.read(offset, bytes_max=1 << 20, isolation=isolation)).slice is not None:
-            run = read.slice.read()
-            records += parse_records(run, start_offset=offset, aborted=read.aborted)
-            following = end_offset(run)
-            assert following is not None
-            offset = following
-        return records
+            return await attempt(*args, **options)
+        except FlyMQError as error:
+            if not error.retriable:
+                raise
+            await asyncio.sleep(0.1)

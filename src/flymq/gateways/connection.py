@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.on_closed: Callable[[], None] = lambda: None
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._awaited: set[Awaited] = set()
+        self._awaited: dict[Awaited, None] = {}
         self._gathered: list[Buffer | Slice] | None = None
         self._held_bytes = 0
         self._is_draining = False
@@ -156,12 +156,12 @@ class Connection(asyncio.BufferedProtocol):
         """Call `answer` when it is done, if the client is still there; the wait ends with the connection."""
 
         def done(awaited: Awaited) -> None:
-            self._awaited.discard(awaited)
+            self._awaited.pop(awaited, None)
             if self.is_open and not awaited.cancelled():
                 answer(awaited)
                 self._reconsider()
 
-        self._awaited.add(awaited)
+        self._awaited[awaited] = None
         awaited.add_done_callback(done)
 
     # --- read or not

@@ -270,9 +270,9 @@ class SimulatedTransport(asyncio.Transport):
         return len(self._unsent)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        assert not self._sends_eof, "nothing may be written after the end"
         if self._is_closing:
             return
+        assert not self._sends_eof, "nothing may be written after the end"
         self._unsent += data
         self._send()
         if len(self._unsent) > self._high and not self._has_paused_writer:
@@ -347,14 +347,16 @@ class SimulatedTransport(asyncio.Transport):
 
     def _arrive(self) -> None:
         """Take the next piece that was on its way here."""
-        if self._network.link(self.peer_host, self.host).is_cut or self._held_up:
-            self._held_up += 1
+        is_cut = self._network.link(self.peer_host, self.host).is_cut
+        if not self._on_its_way:  # a reset came first
             return
-        if not self._on_its_way:
+        if (is_cut or self._held_up) and not self._is_gone:
+            self._held_up += 1
             return
         piece = self._on_its_way.popleft()
         if self._is_gone:
-            if isinstance(piece, bytes) and self.host not in self._network.stopped:
+            is_heard = isinstance(piece, bytes) and not is_cut and self.host not in self._network.stopped
+            if is_heard:
                 self._give(_Signal.RESET)  # nobody is here any more
         elif piece is _Signal.RESET:
             self.fail()

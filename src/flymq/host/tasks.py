@@ -15,16 +15,16 @@ class Tasks:
 
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}  # in the order of their start
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(task.get_name(), error)
 
@@ -34,7 +34,8 @@ class Tasks:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._running.difference_update(running)  # their callbacks come a step later
+            for task in running:
+                self._running.pop(task, None)  # their callbacks come a step later
 
 
 class Threads(Protocol):

@@ -81,7 +81,7 @@ class Server:
         """
         try:
             await self._start()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await self._undo.aclose()
             raise
 

@@ -108,7 +108,7 @@ class Groups:
         self.consumers = ConsumerGroups(log, image, clock, entropy, limits)
         """Membership in groups of the other type; whatever else there is to a group is here for both."""
         self._unanswered: dict[str, _Unanswered] = {}
-        self._until_stable: dict[str, set[asyncio.Future[None]]] = {}
+        self._until_stable: dict[str, dict[asyncio.Future[None], None]] = {}
         self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
         self._deadlines = Deadlines(clock, self._look_at)
         self._lag_meter = LagMeter(clock)
@@ -392,11 +392,11 @@ class Groups:
         """Wait for the end of transactions that are about to commit offsets of these partitions."""
         while not self.is_stable(name, partitions):
             waiting = asyncio.get_running_loop().create_future()
-            self._until_stable.setdefault(name, set()).add(waiting)
+            self._until_stable.setdefault(name, {})[waiting] = None
             try:
                 await waiting
             finally:
-                self._until_stable.get(name, set()).discard(waiting)
+                self._until_stable.get(name, {}).pop(waiting, None)
 
     def check_reader(self, name: str, member_id: str, epoch: int) -> None:
         """Raise if a member asks for offsets in an epoch that is over. Only a `ConsumerGroup` wants to know."""

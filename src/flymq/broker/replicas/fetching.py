@@ -45,7 +45,7 @@ class Fetches:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: set[WaitingFetch[Any]] = set()
+        self._waiting: dict[WaitingFetch[Any], None] = {}
         self._may_wait = True
 
     def fetch(self, query: FetchQuery, answer: Answer[R]) -> R | WaitingFetch[R]:
@@ -54,8 +54,8 @@ class Fetches:
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return answer(reads)
         waiting = WaitingFetch(self._find, query, answer)
-        self._waiting.add(waiting)
-        waiting.add_done_callback(self._waiting.discard)
+        self._waiting[waiting] = None
+        waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
         return waiting
 
     @property

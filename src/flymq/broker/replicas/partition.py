@@ -112,7 +112,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self._flusher = flusher
         self._clock = clock
-        self._waiting: set[Callable[[], None]] = set()
+        self._waiting: dict[Callable[[], None], None] = {}  # first come, first served
         self._seen_high_watermark = 0
 
     # --- role
@@ -291,15 +291,15 @@ class Partition:
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when there may be more to read."""
-        self._waiting.add(wake)
+        self._waiting[wake] = None
 
     def stop_waiting(self, wake: Callable[[], None]) -> None:
-        self._waiting.discard(wake)
+        self._waiting.pop(wake, None)
 
     def wake(self) -> None:
         """Tell readers that wait that there may be more, or that the partition is gone."""
         if self._waiting:
-            waiting, self._waiting = self._waiting, set()
+            waiting, self._waiting = self._waiting, {}
             for wake in waiting:
                 wake()
 

@@ -185,7 +185,9 @@ class Records:
     ) -> asyncio.Future[None]:
         """Return a future that is done when each part is safe, or has the error that kept it from being so."""
 
-        def finish(_: asyncio.Future[None]) -> None:
+        def finish(decided: asyncio.Future[None]) -> None:
+            if decided.cancelled():  # the client is gone
+                return
             for part, safe in unsafe:
                 error = BrokerUnavailable("the broker is stopping") if safe.cancelled() else safe.exception()
                 if isinstance(error, FlyMQError):

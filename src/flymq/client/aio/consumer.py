@@ -30,6 +30,7 @@ from flymq.model.errors import (
     InvalidSetting,
     OffsetOutOfRange,
     PartitionNotFound,
+    RebalanceInProgress,
     UnreadableRecord,
 )
 from flymq.model.names import TopicPartition
@@ -96,6 +97,8 @@ class AsyncConsumer:
         self._failure: Exception | None = None  # the error that ended the membership
         self._taken: list[PolledRecords] = []  # records returned by the last poll
         self._saved: dict[TopicPartition, int] = {}  # offsets as last committed
+        self._begun_at: dict[TopicPartition, int] = {}  # first offsets of records that no transaction has committed yet
+        self._has_lost_records = False  # some of those were returned, and their partition is another member's now
         self.polled: PolledRecords | None = None
         self._membership: Membership | None = None
         if group.name:
@@ -267,7 +270,7 @@ class AsyncConsumer:
         await self.start()
         if offset < 0:
             raise OffsetOutOfRange(f"an offset is at least 0, not {offset}")
-        self._fetcher.seek(self._cursor(topic, partition), int(offset))
+        self._seek(self._cursor(topic, partition).name, int(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Seek to the first record of these partitions, or of all."""
@@ -286,10 +289,10 @@ class AsyncConsumer:
         names = self.assignment()
         committed = await self._load(names)
         for name, offset in committed.items():
-            self._fetcher.seek(self._cursor(*name), offset)
-        await self._seek_all(
-            [name for name in names if name not in committed], START_POSITIONS.get(self._config.start, AT_EARLIEST)
-        )
+            self._seek(name, offset)
+        others = [name for name in names if name not in committed and name in self._fetcher.cursors]
+        await self._seek_all(others, START_POSITIONS.get(self._config.start, AT_EARLIEST))
+        self._has_lost_records = False
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions, or of any, until `resume`."""
@@ -308,13 +311,20 @@ class AsyncConsumer:
         return self.assignment()
 
     async def _seek_all(self, partitions: Sequence[TopicPartition], at: int) -> None:
-        cursors = [self._cursor(*name) for name in partitions]
-        found = await list_offsets(self._cluster, {cursor.name: at for cursor in cursors}, self._config.isolation)
-        missing = {cursor.name: AT_LATEST for cursor in cursors if found[cursor.name].offset < 0}
+        for name in partitions:
+            self._cursor(*name)  # or say that it is not read here
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, at), self._config.isolation)
+        missing = {name: AT_LATEST for name in partitions if found[name].offset < 0}
         if missing:
             found |= await list_offsets(self._cluster, missing, self._config.isolation)
-        for cursor in cursors:
-            self._fetcher.seek(cursor, found[cursor.name].offset)
+        for name in partitions:
+            self._seek(name, found[name].offset)
+
+    def _seek(self, name: TopicPartition, offset: int) -> None:
+        """Continue at `offset`, unless the partition was assigned to another member meanwhile."""
+        if (cursor := self._fetcher.cursors.get(name)) is not None:
+            self._begun_at[name] = offset
+            self._fetcher.seek(cursor, offset)
 
     def _chosen(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
         return [self._cursor(*name) for name in partitions] if partitions else list(self._fetcher.cursors.values())
@@ -335,9 +345,17 @@ class AsyncConsumer:
         await self._commit(offsets)
 
     def consumed(self) -> tuple[Membership, dict[TopicPartition, int]]:
-        """Return this member and the offsets to commit for all records returned so far, for a transaction."""
+        """Return this member and the offsets to commit for all records returned so far, for a transaction.
+
+        Raises RebalanceInProgress when a partition was revoked after records of it were returned: its new owner reads
+        them again, so a transaction with results from them must be aborted.
+        """
         self._release()
-        return self._member(), self._done()
+        if self._has_lost_records:
+            raise RebalanceInProgress("a partition whose records are in this transaction belongs to another member now")
+        offsets = self._done()
+        self._begun_at |= offsets
+        return self._member(), offsets
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; partitions without one are left out."""
@@ -483,10 +501,15 @@ class AsyncConsumer:
         await self._add_partitions(
             [name for name in names if name not in committed], START_POSITIONS.get(self._config.start)
         )
+        self._begun_at |= {name: self._fetcher.cursors[name].position for name in names}
         if self._listener is not None:
             await _call(self._listener.on_assigned, names)
 
     async def _revoked(self, partitions: Partitions) -> None:
+        # First of all and without a wait: a transaction must not commit in the new generation what it read in the old.
+        for name in partitions & self._fetcher.cursors.keys():
+            position = self._fetcher.cursors[name].position
+            self._has_lost_records |= position != self._begun_at.pop(name, position)
         if self._config.auto_commit:
             with contextlib.suppress(FlyMQError):  # rejected when the partitions already belong to another member
                 await self._commit(self._done())

@@ -127,11 +127,13 @@ class Membership:
             wire.SubscribeAnswer,
             extra_timeout_s=config.rebalance_timeout_ms / 1000,
         )
-        self.member, self.generation, self._assignor = joined.member, joined.generation, joined.assignor
-        request = wire.Sync(group=self.group, member=self.member, generation=self.generation)
+        self.member, self._assignor = joined.member, joined.assignor
+        request = wire.Sync(group=self.group, member=self.member, generation=joined.generation)
         if joined.assigns:
             request.assignments = await self._assign(joined)
         assigned = await self._ask(request, wire.SyncAnswer, extra_timeout_s=config.rebalance_timeout_ms / 1000)
+        # Not before: until it has revoked what it lost, it must not commit anything in the new generation.
+        self.generation = joined.generation
         await self._apply_assignment(frozenset(_flat(assigned.partitions)))
 
     async def _apply_assignment(self, assignment: Partitions) -> None:

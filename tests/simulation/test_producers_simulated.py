@@ -1,0 +1,91 @@
+"""Producers without transactions, and topics that are created meanwhile: what was acknowledged is there, once, in
+order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from tests.simulation.world import World, patiently
+
+from flymq.client.aio.client import AsyncFlyMQClient
+from flymq.host.virtual_time import run
+from flymq.model.errors import FlyMQError, TopicExists
+from flymq.model.names import TopicPartition
+
+SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20"))
+PARTITIONS = 3
+RECORDS = 40
+
+
+async def produce(world: World, client: AsyncFlyMQClient, name: str) -> dict[bytes, TopicPartition]:
+    """Send records, many at once; return those that were acknowledged and where."""
+    chance = world.chance
+    producer = client.producer(acks="all", linger_ms=chance.choice([0, 5]))
+    deliveries = []
+    for number in range(RECORDS):
+        value, partition = f"{name}/{number}".encode(), chance.randrange(PARTITIONS)
+        deliveries.append((value, await patiently(producer.send, "t", value, partition=partition)))
+        if chance.random() < 0.3:
+            await asyncio.sleep(chance.expovariate(1 / 0.2))
+    acknowledged = {}
+    for value, delivery in deliveries:
+        with suppress(FlyMQError):
+            at = await delivery
+            acknowledged[value] = TopicPartition(at.topic, at.partition)
+    return acknowledged
+
+
+async def create_topics(world: World, client: AsyncFlyMQClient) -> dict[str, int]:
+    """Create a topic now and then; return those that are there for sure."""
+    created = {}
+    for number in range(6):
+        partitions = world.chance.randint(1, 3)
+        with suppress(TopicExists):  # the answer to the first try was lost
+            await patiently(client.create_topic, f"other-{number}", partitions)
+        created[f"other-{number}"] = partitions
+        await asyncio.sleep(world.chance.expovariate(1 / 0.5))
+    return created
+
+
+async def producers_survive(seed: int) -> str:
+    world = World(seed)
+    await world.start()
+    admin = world.client("admin")
+    await admin.create_topic("t", PARTITIONS)
+    names = ["a", "b", "c"]
+    clients = [world.client(name) for name in names]
+    for client in clients:
+        await patiently(client.connect)
+    everybody = asyncio.gather(
+        create_topics(world, admin),
+        *(produce(world, client, name) for client, name in zip(clients, names, strict=True)),
+    )
+    await world.disturb(everybody)
+    await world.crash()
+    created, *acknowledged = cast("list[dict[Any, Any]]", everybody.result())
+    auditor = world.client("auditor")
+    seen = await world.read(auditor, "t")
+    for name, partition_count in created.items():
+        described = await patiently(auditor.admin.describe_topic, name)
+        assert len(described.partitions) == partition_count
+    for partition, values in seen.items():
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        assert not twice, f"{twice} came twice to {partition}"
+        for name in names:
+            numbers = [int(value.split(b"/")[1]) for value in values if value.startswith(name.encode())]
+            assert numbers == sorted(numbers), f"records of {name} are out of order in {partition}"
+    for mine in acknowledged:
+        for value, partition in mine.items():
+            assert value in seen[partition], f"{value!r} was acknowledged and is gone"
+    await world.close()
+    return world.history
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_was_acknowledged_is_there_once_and_in_order(seed: int) -> None:
+    run(producers_survive(seed))
