@@ -158,7 +158,7 @@ def test_records_without_a_partition_follow_their_key(api: httpx.Client, broker:
 
 
 def test_a_topic_of_the_broker_cannot_be_written(api: httpx.Client) -> None:
-    assert produce(api, "__offsets", {"value": 1}).json()["code"] == "INVALID_TOPIC_NAME"
+    assert produce(api, "__offsets", {"value": 1}).json()["code"] == "INTERNAL_TOPIC"
 
 
 def test_a_safe_answer_waits_for_the_disk(api: httpx.Client) -> None:
