@@ -114,8 +114,8 @@ def test_records_survive_a_restart_of_the_broker_without_loss_or_repetition(tmp_
 def test_a_record_is_given_up_when_its_time_is_over(tmp_path):
     port = free_port()
     with running_broker(tmp_path, {"listener.port": port}):
-        client = FlyMQClient(f"127.0.0.1:{port}", retry_backoff_ms=10, delivery_timeout_ms=200)
-        client.create_topic("orders")
+        client = FlyMQClient(f"127.0.0.1:{port}", retry_backoff_ms=10, delivery_timeout_ms=1000)
+        client.produce("orders", b"v")
     with pytest.raises(BrokerUnavailable):
         client.produce("orders", b"v")
     client.close()
