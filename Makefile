@@ -44,7 +44,7 @@ check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m flymq.server.settings_reference --check
 	$(BIN)/python -m flymq.cli.reference --check
-	$(BIN)/python -m flymq.gateways.rest.reference --check
+	$(BIN)/python -m flymq.gateways.rest.schema.reference --check
 	$(BIN)/python -m flymq.spark.options_reference --check
 	$(BIN)/python tools/kafka_protocol_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
@@ -64,7 +64,7 @@ profile: $(VENV)/.dev  ## Profile the broker; ARGS=consume for another load
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference
 	$(BIN)/python -m flymq.cli.reference
-	$(BIN)/python -m flymq.gateways.rest.reference
+	$(BIN)/python -m flymq.gateways.rest.schema.reference
 	$(BIN)/python -m flymq.spark.options_reference
 	$(BIN)/python tools/kafka_protocol_page.py
 

@@ -29,7 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.figures import figure
 from benchmarks.row import Row, row, show
 from flymq.cluster.catalog import PartitionState
-from flymq.gateways.turns import Turns
+from flymq.host.time_slices import TimeSlice
 from flymq.model.histogram import BOUNDS_S, Histogram
 from flymq.server.monitoring.metrics import Measured, detailed_page
 
@@ -75,13 +75,13 @@ def _ours(topics: list[_Topic]) -> Callable[[], Iterator[bytes]]:
 
     def steps() -> Iterator[bytes]:
         piece: list[str] = []
-        turns = Turns()
+        slice_ = TimeSlice()
         for line in detailed_page(measured):
             piece.append(line)
-            if turns.is_over:
+            if slice_.is_over:
                 yield "".join(piece).encode()
                 piece = []
-                turns = Turns()
+                slice_ = TimeSlice()
         yield "".join(piece).encode()
 
     return steps

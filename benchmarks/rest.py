@@ -20,7 +20,7 @@ from benchmarks.row import Row, row
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import Committer
 from flymq.coordination.entries import OffsetValue
-from flymq.gateways.rest.observing import in_turns
+from flymq.gateways.rest.handlers.monitoring import in_slices
 from flymq.host.host import system_host
 from flymq.model.names import TopicPartition
 from flymq.server.assemble import Server, assemble
@@ -149,7 +149,7 @@ def _use(broker: Broker) -> None:
 async def _turns(server: Server) -> float:
     """Return the longest turn in this thread's CPU time: what others do on the machine is not our doing."""
     longest_s, began_s = 0.0, time.thread_time()
-    async for _ in in_turns(server.monitor.metrics(detailed=True)):
+    async for _ in in_slices(server.monitor.metrics(detailed=True)):
         longest_s = max(longest_s, time.thread_time() - began_s)
         await asyncio.sleep(0)
         began_s = time.thread_time()

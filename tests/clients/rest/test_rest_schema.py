@@ -10,7 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from flymq.gateways.rest.api import api_document
+from flymq.gateways.rest.schema.operation_table import api_document
 from flymq.testing import TestBroker, running_broker
 
 document = json.loads(api_document())

@@ -17,7 +17,7 @@ from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import Connection, ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
 from flymq.gateways.native.connection import speaks_native
-from flymq.gateways.rest.connection import speaks_http
+from flymq.gateways.rest.http.connection import speaks_http
 from flymq.host.clock import SystemClock
 from flymq.host.network import SystemNetwork
 from flymq.host.tasks import Tasks

@@ -19,7 +19,7 @@ from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
-from flymq.gateways.rest.connection import BODY_BYTES_AHEAD, HttpConnection, http_connections, speaks_http
+from flymq.gateways.rest.http.connection import BODY_BYTES_AHEAD, HttpConnection, http_connections, speaks_http
 from flymq.host.clock import SystemClock
 from flymq.host.network import SystemNetwork
 from flymq.host.tasks import Tasks
