@@ -107,7 +107,7 @@ async def _coordinate(
 ) -> Broker:
     """Start the coordinators on their internal topics."""
     config, host = at.config, at.host
-    admin = Admin(image, replicas, catalog, host.entropy, _topic_defaults(config))
+    admin = Admin(image, replicas, catalog, host.entropy, at.tasks, _topic_defaults(config))
     set_aside = SetAside(host.disk, at.data_dir)
     limits = group_limits(config.groups)
     offsets_log = await _state_log(at, admin, replicas, OFFSETS, lambda: GroupTable(limits), set_aside)

@@ -29,7 +29,7 @@ from flymq.server.settings import load_config
 class World:
     """The broker through all its lives."""
 
-    def __init__(self, *, internal_partitions: int = 2) -> None:
+    def __init__(self, *, internal_partitions: int = 2, auto_create: bool = False) -> None:
         chance = random.Random(0)
         self.machine = SimulatedMachine("broker", SimulatedNetwork(chance), chance)
         self.disk = self.machine.disk
@@ -40,6 +40,7 @@ class World:
                 "listener.http_port": -1,
                 "groups.internal_partitions": internal_partitions,
                 "groups.consumer_session_timeout_ms": 2_000,
+                "topics.auto_create": auto_create,
             }
         )
         self._node: Broker | None = None
