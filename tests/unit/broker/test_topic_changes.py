@@ -16,6 +16,7 @@ from flymq.coordination.entries import OffsetValue
 from flymq.host.virtual_time import run
 from flymq.model.errors import DiskFull, StorageError
 from flymq.model.names import TopicPartition
+from flymq.storage.log import Log
 
 Scenario = Callable[[World, Broker], Awaitable[None]]
 
@@ -35,7 +36,9 @@ def test_topics_come_and_go_while_the_offsets_of_a_deleted_one_cannot_be_forgott
         _, safe = node.groups.commit("billing", Committer(), {TopicPartition("orders", 0): OffsetValue(1)})
         await wait_safe(safe)
         for number in range(2):
-            world.partition("__offsets", number).log.go_offline(StorageError("the disk is full"))
+            log = world.partition("__offsets", number).log
+            assert isinstance(log, Log)
+            log.go_offline(StorageError("the disk is full"))
         await node.admin.delete("orders")
         await world.create_topic("invoices", 1)
         assert "orders" not in node.image
