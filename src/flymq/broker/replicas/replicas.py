@@ -143,6 +143,7 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
+        self._failures.pop(topic_id, None)  # of an attempt before
         while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
             try:
                 logs = await self._open(topic)
