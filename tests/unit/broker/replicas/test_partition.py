@@ -237,18 +237,15 @@ async def test_a_reader_that_waits_is_woken_by_a_record(disk_topic: Replica) -> 
 
 async def test_a_reader_that_waits_in_an_fsync_topic_is_woken_by_the_disk(fsync_topic: Replica) -> None:
     fsync_topic.partition.lead(4)
-    found = waiting(fsync_topic)
+    fetch = waiting(fsync_topic)
     answered: list[WaitingFetch[list[PartitionRead]]] = []
-    found.add_done_callback(answered.append)
-    written = fsync_topic.partition.append(batch("a"), Acks.LEADER)
+    fetch.add_done_callback(answered.append)
+    fsync_topic.partition.append(batch("a"), Acks.LEADER)
     await asyncio.sleep(0)
     assert not answered
     fsync_topic.disk.is_free.set()
-    assert written.safe is not None
-    await written.safe
-    while not answered:
-        await asyncio.sleep(0)
-    assert answered[0].result()[0].offsets == 1
+    (read,) = await fetch
+    assert read.offsets == 1
 
 
 # --- views
