@@ -242,6 +242,8 @@ def test_an_orphan_in_a_partition_that_is_led_elsewhere_is_left_to_its_leader() 
 
 def test_a_crash_begins_a_new_epoch_of_what_was_led_here_and_of_nothing_else() -> None:
     async def scenario(world: World, node: Broker) -> None:
+        for name in ORDERS:
+            await wait_safe(node.replicas.get(name).append(encode_batch([(None, b"x")]), Acks.ALL).safe)
         await world.elect(ORDERS[1], OTHER)
         await world.crash()
         node = await world.start()
