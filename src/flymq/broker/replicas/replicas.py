@@ -94,7 +94,7 @@ class Replicas:
     # --- follow the image
 
     async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
-        """Open what belongs here; return the partitions that a crash had left behind.
+        """Open what belongs here; return the partitions led here that a crash had left behind.
 
         Batches may have been lost there, so what is written from now on belongs to a new leader epoch.
         """
@@ -104,8 +104,9 @@ class Replicas:
         for topic, logs in zip(topics, opened, strict=True):
             self._add(topic, logs)
             for number, log in logs.items():
-                if isinstance(log, Log) and not log.recovery.clean:
-                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = topic.partitions[number]
+                state = topic.partitions[number]
+                if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
+                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
         self._image.watchers.append(self._changed)
         for topic in self._image:  # what has changed while logs were opened
             self._changed(TopicChange(topic.name, None, topic))
