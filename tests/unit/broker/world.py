@@ -18,7 +18,7 @@ from flymq.cluster.catalog import Catalog, PartitionState, partition_key
 from flymq.coordination.entries import ProducerIdentity
 from flymq.host.simulated_host import SimulatedMachine
 from flymq.host.simulated_network import SimulatedNetwork
-from flymq.host.tasks import Tasks
+from flymq.host.tasks import InlineThreads, Tasks
 from flymq.metadata.store import MetadataStore, Put
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import PartitionOffline
@@ -33,8 +33,13 @@ from flymq.server.settings import load_config
 class World:
     """The broker through all its lives."""
 
-    def __init__(self, *, internal_partitions: int = 2) -> None:
+    def __init__(
+        self, *, internal_partitions: int = 2, quick_disk: bool = False, quotas: tuple[int, int] = (0, 0)
+    ) -> None:
+        """`quick_disk`: a disk that needs no time. `quotas`: bytes a second that each client may produce and fetch."""
         chance = random.Random(0)
+        self._is_disk_quick = quick_disk
+        self._quotas = quotas
         self.machine = SimulatedMachine("broker", SimulatedNetwork(chance), chance)
         self.disk = self.machine.disk
         self._config = load_config(
@@ -67,9 +72,9 @@ class World:
             host,
             self._config,
             Tasks(self._task_failed),
-            host.new_threads("disk", 1),
-            host.new_threads("flush", 1),
-            Accounts(host.clock, ClientQuota(0), ClientQuota(0)),
+            InlineThreads() if self._is_disk_quick else host.new_threads("disk", 1),
+            InlineThreads() if self._is_disk_quick else host.new_threads("flush", 1),
+            Accounts(host.clock, *map(ClientQuota, self._quotas)),
             self._undo,
             lambda error: None,
         )
