@@ -141,7 +141,7 @@ def test_an_interrupted_poll_without_records_ends_when_its_time_is_over() -> Non
     in_world(scenario)
 
 
-@pytest.mark.parametrize("turns", range(0, 60, 3))
+@pytest.mark.parametrize("turns", range(0, 40, 4))
 def test_however_close_together_consumers_join_nobody_waits_for_the_end_of_a_poll(turns: int) -> None:
     async def scenario(world: World, node: Broker) -> None:
         first = await consumer(node)
@@ -311,6 +311,25 @@ def test_what_went_wrong_in_a_rebalance_is_told_by_the_next_poll() -> None:
         produce(world, moved.partition, b"x")
         assert await values(first) == [b"x"]
         assert numbers(first) == [0, 1, 2, 3]
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_poll_that_is_given_up_in_the_middle_of_a_rebalance_leaves_no_old_assignment(turns: int) -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        first = await consumer(node)
+        polling = asyncio.ensure_future(poll(first, wait_s=5))
+        await asyncio.sleep(0.1)
+        joining = asyncio.ensure_future(consumer(node))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        polling.cancel()
+        await settle()
+        assert (await poll(first)).parts == []
+        second = await joining
+        await settle()
+        assert sorted(numbers(first) + numbers(second)) == [0, 1, 2, 3]
 
     in_world(scenario)
 
