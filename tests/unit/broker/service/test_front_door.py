@@ -76,8 +76,8 @@ def test_a_group_may_be_called_as_it_likes(operation: Operation) -> None:
     Gate().check(CALLER, operation, Resource.GROUP, OFFSETS)
 
 
-def a_batch(**fields: int) -> bytes:
-    return bytes(encode_batch([(b"key", b"value")], **fields))
+def a_batch() -> bytes:
+    return bytes(encode_batch([(b"key", b"value")]))
 
 
 async def produce(node: Broker, name: TopicPartition) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.unit.broker.world import World
@@ -18,19 +18,21 @@ from flymq.record.batch import encode_batch
 
 ORDERS = TopicPartition("orders", 0)
 QUOTA = 1_000
+Verb = Callable[[Broker, Caller], Awaitable[int]]
+"""Moves 5,000 bytes; returns for how many milliseconds the client is throttled."""
 
 
-def produce(node: Broker, caller: Caller) -> int:
+async def produce(node: Broker, caller: Caller) -> int:
     batch = encode_batch([(None, bytes(5 * QUOTA))])
     return node.service.records.produce(caller, [ProducePart(ORDERS, batch)], Acks.LEADER).throttle_ms
 
 
-def publish(node: Broker, caller: Caller) -> int:
+async def publish(node: Broker, caller: Caller) -> int:
     published, _ = node.service.records.publish(caller, "orders", NewRecord(None, bytes(5 * QUOTA)), Acks.LEADER)
     return published.throttle_ms
 
 
-def fetch(node: Broker, caller: Caller) -> int:
+async def fetch(node: Broker, caller: Caller) -> int:
     fetched = node.service.records.fetch(caller, FetchQuery([FetchFrom(ORDERS, 0, 1 << 20)]))
     assert isinstance(fetched, Fetched) and fetched.reads[0].length > 5 * QUOTA
     return fetched.throttle_ms
@@ -58,34 +60,28 @@ DIFFERENT = [
 NAMED_BY = ["principal", "client id", "address"]
 
 
-async def throttled(node: Broker, verb: Callable[[Broker, Caller], object], *callers: Caller) -> list[int]:
-    found = []
-    for caller in callers:
-        wait = verb(node, caller)
-        found.append(wait if isinstance(wait, int) else await wait)  # type: ignore[misc]
-    return found
+async def throttled(node: Broker, verb: Verb, *callers: Caller) -> list[int]:
+    return [await verb(node, caller) for caller in callers]
 
 
-def in_world(scenario: Callable[[Broker], object], quotas: tuple[int, int]) -> None:
+def in_world(scenario: Callable[[Broker], Awaitable[None]], quotas: tuple[int, int]) -> None:
     async def live() -> None:
         world = World(quick_disk=True, quotas=quotas)
         node = await world.start()
         await node.admin.create("orders", partitions=1, settings={"persistence": "disk"})
         world.partition("orders").append(encode_batch([(None, bytes(5 * QUOTA))]), Acks.LEADER)
-        await scenario(node)  # type: ignore[misc]
+        await scenario(node)
         await world.close()
 
     run(live())
 
 
-VERBS = {produce: (QUOTA, 0), publish: (QUOTA, 0), fetch: (0, QUOTA), take: (0, QUOTA)}
+VERBS: dict[Verb, tuple[int, int]] = {produce: (QUOTA, 0), publish: (QUOTA, 0), fetch: (0, QUOTA), take: (0, QUOTA)}
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 @pytest.mark.parametrize("callers", SAME, ids=NAMED_BY)
-def test_clients_of_one_name_pay_from_one_account(
-    verb: Callable[[Broker, Caller], object], callers: tuple[Caller, Caller]
-) -> None:
+def test_clients_of_one_name_pay_from_one_account(verb: Verb, callers: tuple[Caller, Caller]) -> None:
     async def scenario(node: Broker) -> None:
         first, second = await throttled(node, verb, *callers)
         assert 4_000 <= first < 4_200
@@ -96,9 +92,7 @@ def test_clients_of_one_name_pay_from_one_account(
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 @pytest.mark.parametrize("callers", DIFFERENT, ids=NAMED_BY)
-def test_clients_of_other_names_do_not(
-    verb: Callable[[Broker, Caller], object], callers: tuple[Caller, Caller]
-) -> None:
+def test_clients_of_other_names_do_not(verb: Verb, callers: tuple[Caller, Caller]) -> None:
     async def scenario(node: Broker) -> None:
         first, second = await throttled(node, verb, *callers)
         assert first == second
@@ -108,7 +102,7 @@ def test_clients_of_other_names_do_not(
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
-def test_without_a_quota_nobody_is_throttled(verb: Callable[[Broker, Caller], object]) -> None:
+def test_without_a_quota_nobody_is_throttled(verb: Verb) -> None:
     async def scenario(node: Broker) -> None:
         assert await throttled(node, verb, *SAME[0]) == [0, 0]
 
@@ -116,7 +110,7 @@ def test_without_a_quota_nobody_is_throttled(verb: Callable[[Broker, Caller], ob
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
-def test_the_quota_of_producing_is_not_that_of_fetching(verb: Callable[[Broker, Caller], object]) -> None:
+def test_the_quota_of_producing_is_not_that_of_fetching(verb: Verb) -> None:
     async def scenario(node: Broker) -> None:
         assert await throttled(node, verb, *SAME[0]) == [0, 0]
 
