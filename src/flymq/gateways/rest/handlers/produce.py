@@ -143,7 +143,7 @@ class _Writing:
             record = decode_body(_line.decode, line)
         except InvalidRequest as error:
             self._results.append(_UNDECIDED)
-            self._fail([len(self._results) - 1], error)
+            self._refuse([len(self._results) - 1], error)
         else:
             self.write([record])
 
@@ -172,7 +172,7 @@ class _Writing:
                 key = to_bytes(record.key, record.key_encoding or self.key_encoding, "key")
                 headers = to_headers(record.headers) if record.headers else []
             except InvalidRequest as error:
-                self._fail([place], error)
+                self._refuse([place], error)
                 continue
             if record.partition is not None:
                 number = record.partition
@@ -190,8 +190,7 @@ class _Writing:
         try:
             batch = self._encode(number, records)
         except FlyMQError as error:
-            self._call.service.accounts.failed(self._call.caller, error)
-            self._fail(places, error)
+            self._refuse(places, error)
             return
         part = ProducePart(TopicPartition(self._topic.name, number), batch)
         produced = self._records.produce(self._call.caller, [part], self._acks)
@@ -213,6 +212,11 @@ class _Writing:
             return encode_batch(records)
         producer_id = self._repeatable.next_producer_id(number)
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+    def _refuse(self, places: Iterable[int], error: FlyMQError) -> None:
+        """Fail records that the service was never asked to write, which counts the others."""
+        self._call.service.accounts.failed(self._call.caller, error)
+        self._fail(places, error)
 
     def _fail(self, places: Iterable[int], error: FlyMQError) -> None:
         problem = to_problem(error)
