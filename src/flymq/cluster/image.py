@@ -22,7 +22,7 @@ from flymq.cluster.catalog import (
     parse_topic,
 )
 from flymq.metadata.store import EventBatch, MetadataStore
-from flymq.model.errors import PartitionNotFound, RevisionCompacted, TopicIdNotFound, TopicNotFound
+from flymq.model.errors import MetadataUnavailable, PartitionNotFound, RevisionCompacted, TopicIdNotFound, TopicNotFound
 from flymq.model.names import TopicPartition, is_internal
 from flymq.model.topic_config import TopicConfig
 
@@ -152,8 +152,10 @@ class Image:
                 except RevisionCompacted:
                     await self.load()
         finally:
-            for _, future in self._waiting:  # nothing arrives any more
-                future.cancel()
+            waiting, self._waiting = self._waiting, []
+            for _, future in waiting:  # nothing arrives any more
+                if not future.done():
+                    future.set_exception(MetadataUnavailable("the broker no longer follows the metadata store"))
 
     async def until(self, revision: int) -> None:
         """Return when the change that took this revision can be seen here."""

@@ -169,8 +169,10 @@ class Member(Reader):
     async def _rejoin(self) -> None:
         async with self._lock:
             if self._must_rejoin:  # a poll may have done it
-                with suppress(UnknownMember, MemberFenced):
+                try:
                     await self.join()
+                except FlyMQError:  # its client is told at its next request
+                    self._members.drop(self)
 
     # --- the client asks
 
@@ -181,7 +183,7 @@ class Member(Reader):
             try:
                 await self._join()
                 return
-            except RebalanceInProgress:
+            except (RebalanceInProgress, StaleGeneration):
                 continue  # somebody joined between the generation and its assignment
 
     async def _join(self) -> None:

@@ -104,7 +104,7 @@ class Topics:
 
     async def get_or_create(self, caller: Caller, name: str) -> Topic:
         """Return a topic, created on first use where the settings allow it."""
-        if name not in self._image:
+        if name not in self._image and self._admin.may_create(name):
             self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
         return await self._admin.get_or_create(name)
 
