@@ -10,16 +10,16 @@ BIN := $(VENV)/bin
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-run: $(VENV)/.server  ## Start a broker for trying things out, in the foreground
+run: $(VENV)/.server  ## Start a development broker in the foreground
 	@exec $(BIN)/flymq server start --dev
 
-demo: $(VENV)/.spark  ## See it all work: broker, feed, a pipeline on Spark, its result; ends by itself
+demo: $(VENV)/.spark  ## Run an end-to-end demo and exit: broker, orders, a Spark aggregation
 	@exec $(BIN)/flymq demo $(ARGS)
 
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/pytest -n auto $(ARGS)
 
-check: $(VENV)/.dev  ## Lint, types and the direction of imports
+check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -31,7 +31,7 @@ check: $(VENV)/.dev  ## Lint, types and the direction of imports
 	$(BIN)/python tools/kafka_protocol_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
 
-bench: $(VENV)/.dev  ## Measure beside limits and peers; ARGS=--quick for a short run
+bench: $(VENV)/.dev  ## Benchmark beside limits and peers; ARGS=--quick for a short run
 	$(BIN)/python -m benchmarks --json benchmarks/results/run.json $(ARGS)
 
 peers: $(VENV)/.dev  ## Fetch the peers of the benchmarks into a cache folder
@@ -40,7 +40,7 @@ peers: $(VENV)/.dev  ## Fetch the peers of the benchmarks into a cache folder
 report: $(VENV)/.dev  ## Write docs/performance.md and its pictures from the last run of bench
 	$(BIN)/python -m benchmarks.report benchmarks/results/run.json
 
-profile: $(VENV)/.dev  ## Show where the broker's time goes; ARGS=consume for another load
+profile: $(VENV)/.dev  ## Profile the broker; ARGS=consume for another load
 	$(BIN)/python -m benchmarks.profiling $(ARGS)
 
 docs: $(VENV)/.dev  ## Write the generated reference pages

@@ -1,1 +1,1 @@
-"""Programs that measure FlyMQ beside a limit or a peer in the same run. Never timed tests: machines are noisy."""
+"""Benchmarks: FlyMQ compared with a limit or a peer in the same run. They are not timed tests: machines are noisy."""

@@ -1,4 +1,4 @@
-"""Run the benchmarks: `make bench`, or `python -m benchmarks`; `--help` tells the options."""
+"""Run the benchmarks: `make bench`, or `python -m benchmarks`; `--help` lists the options."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ SUITES = {
     "sdk": "benchmarks.sdk",
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
+    "metrics_page": "benchmarks.metrics_page",
     "spark": "benchmarks.spark",
     "spark_jobs": "benchmarks.spark_jobs",
     "peers": "benchmarks.peers.suite",
@@ -42,12 +43,14 @@ SUITES = {
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: for a look, not for figures to quote")
-    parser.add_argument("--only", choices=SUITES, action="append", help="run only this suite; may be repeated")
-    parser.add_argument("--without", choices=SUITES, action="append", default=[], help="leave this suite out")
-    parser.add_argument("--json", type=Path, help="also write the rows here")
-    parser.add_argument("--keep", action="store_true", help="keep the rows of other suites that are in that file")
-    parser.add_argument("--compare", type=Path, metavar="OLD", help="also show the ratio to an older run's JSON")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds: for a smoke test, not for published figures"
+    )
+    parser.add_argument("--only", choices=SUITES, action="append", help="run only this suite; can be repeated")
+    parser.add_argument("--without", choices=SUITES, action="append", default=[], help="skip this suite")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--keep", action="store_true", help="keep the results of other suites in that file")
+    parser.add_argument("--compare", type=Path, metavar="OLD", help="also show the ratio to an earlier run")
     chosen = parser.parse_args(arguments)
     run = Run(machine={**machine.describe(), **versions()}, quick=chosen.quick, results={})
     print(machine.in_a_line(run["machine"]), file=sys.stderr)
@@ -58,14 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
         started = time.monotonic()
         try:
             rows: list[Row] = importlib.import_module(SUITES[suite]).run(quick=chosen.quick)
-        except Exception:  # whatever it was: the other suites of a long run are still worth having
+        except Exception:  # any error: the other suites of a long run are still useful
             traceback.print_exc()
             failed.append(suite)
             continue
-        gc.collect()  # a broker that ran in this process leaves its files to the collector
+        gc.collect()  # close the files of a broker that ran in this process
         run["results"][suite] = rows
         print(f"\n{suite} ({time.monotonic() - started:.0f} s)\n{show(rows)}", flush=True)
-        if chosen.json:  # after each suite: a run that is stopped keeps what it has
+        if chosen.json:  # after each suite: an interrupted run keeps its results
             save(chosen.json, run)
     if chosen.compare:
         print(f"\nbeside {chosen.compare}\n{compare(load(chosen.compare), run)}")

@@ -1,8 +1,8 @@
-"""The least a server on asyncio can do: the limits FlyMQ is measured against.
+"""Minimal asyncio servers: the limits that FlyMQ is compared with.
 
-python -m benchmarks.bare_servers echo          sends back what it gets
-python -m benchmarks.bare_servers produce DIR   cuts requests, writes their bytes to a file, answers as many bytes
-python -m benchmarks.bare_servers fetch DIR     cuts requests, answers each with 1 MB of a file by sendfile
+python -m benchmarks.bare_servers echo          echoes the received bytes
+python -m benchmarks.bare_servers produce DIR   splits requests, writes them to a file, responds with fixed bytes
+python -m benchmarks.bare_servers fetch DIR     splits requests, responds to each with 1 MB of a file by sendfile
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import cast
 
 _HEADER = Struct(">BBBI")
 ANSWER = b"\xfb\x01\x87\x00\x00\x00\x30" + bytes(0x30)
-"""As long as FlyMQ's answer to one batch for one partition."""
+"""The size of FlyMQ's response to one batch for one partition."""
 FETCHED_BYTES = 1 << 20
 _PIECES = 64
-"""So many answers until one is repeated: more than a processor's cache holds."""
+"""Number of different responses: more than fit into the CPU cache."""
 
 
 class Echo(asyncio.Protocol):
@@ -34,7 +34,7 @@ class Echo(asyncio.Protocol):
 
 
 class Produce(asyncio.BufferedProtocol):
-    """Reads into one buffer, writes each whole request to the file with one call, answers at once."""
+    """Reads into one buffer, writes each complete request to the file with one call, responds at once."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -65,7 +65,7 @@ class Produce(asyncio.BufferedProtocol):
 
 
 def send_files(directory: str) -> None:
-    """Answer one connection after another: nothing else is measured than sendfile, and waiting for room."""
+    """Serve one connection after another: only sendfile and waiting for buffer space are measured."""
     with tempfile.TemporaryFile(dir=directory) as file:
         file.write(bytes(FETCHED_BYTES) * _PIECES)
         file.flush()
@@ -83,7 +83,7 @@ def send_files(directory: str) -> None:
 
 
 def _send_file(connection: socket.socket, file: int, position: int) -> None:
-    """Fill the socket's buffer, wait until there is room for much more: a blocking sendfile wakes for every little."""
+    """Fill the socket's buffer, then wait until much of it is free: a blocking sendfile would wake up too often."""
     connection.setblocking(False)
     end = position + FETCHED_BYTES
     while position < end:

@@ -1,4 +1,4 @@
-"""The broker alone: what a request costs it, how long an answer takes, how much memory it needs."""
+"""The broker alone: CPU time per request, latency, memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flymq.wire.native.messages.topics import CreateTopic
 TOPIC = "bench"
 _MB = 1 << 20
 _PRODUCE = ((1, 40_000, 64), (150, 8_000, 1), (150, 16_000, 8), (600, 6_000, 4), (9000, 400, 2))
-"""Records in a batch, how many such requests, and how many of them unanswered at a time."""
+"""Records per batch, number of requests, and requests in flight."""
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -47,7 +47,7 @@ def _open_topic(measured: Measured) -> RawClient:
 
 
 def _cpu_per_request(measured: Measured, client: RawClient, request: bytes, count: int, inflight: int) -> float:
-    """Return microseconds of the server's processor time for each request."""
+    """Return microseconds of the server's CPU time for each request."""
     before = measured.cpu_s
     client.flood(request, count, inflight=inflight)
     return (measured.cpu_s - before) / count * 1e6
@@ -89,7 +89,7 @@ def _produce(scale: float) -> list[Row]:
 
 
 def _latency(count: int) -> list[Row]:
-    """Single small requests at rest, beside an echo server; then from a producer to a waiting consumer."""
+    """Latency of single small requests, beside an echo server; then from a producer to a waiting consumer."""
     request = produce_request(TOPIC, [(None, b"x" * 100)])
     with broker() as ours, server(_python("benchmarks.bare_servers", "echo")) as bare:
         client, echo = _open_topic(ours), RawClient(bare.port)
@@ -124,14 +124,14 @@ def _latency(count: int) -> list[Row]:
 
 
 def _delivery_times(measured: Measured, producer: RawClient, request: bytes, count: int) -> list[float]:
-    """Return, sorted, how long it took from sending a record until a consumer that waits for it had it."""
+    """Return the sorted latencies from sending a record until a waiting consumer received it."""
     consumer = RawClient(measured.port)
     offset = consumer.ask(Fetch(partitions=[FetchPartition(TOPIC, 0, 0)])).partitions[0].high_watermark  # type: ignore[attr-defined]
     times = []
     for at in range(count):
         fetch = Fetch(partitions=[FetchPartition(TOPIC, 0, offset + at)], max_wait_ms=10_000)
         consumer.socket.sendall(encode_request(fetch))
-        consumer.ask(Ping())  # answered at once: the fetch before it waits
+        consumer.ask(Ping())  # responds at once: the fetch before it waits
         sent = time.perf_counter()
         producer.socket.sendall(request)
         consumer.receive_frames(1)
@@ -170,7 +170,7 @@ def _fetch(count: int) -> list[Row]:
 
 
 def _bare_sendfile(total: int) -> float:
-    """Return MB for each second of processor time that sendfile to a local socket takes."""
+    """Return MB for each second of CPU time that sendfile to a local socket takes."""
     listening = socket.create_server(("127.0.0.1", 0))
     receiver = socket.create_connection(listening.getsockname())
     sender, _ = listening.accept()
@@ -216,7 +216,7 @@ def _memory(connections: int) -> list[Row]:
 
 
 def _many_partitions(count: int) -> list[Row]:
-    """How long a broker takes to start with so many partitions, after a clean stop."""
+    """Startup time by number of partitions, after a clean shutdown."""
     with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
         directory = Path(scratch)
         with broker(directory) as ours:

@@ -1,4 +1,4 @@
-"""Two runs side by side: what became faster or slower by more than the rounds differ among themselves."""
+"""Compare two runs: what became faster or slower by more than the spread of the rounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.results import Run
 from benchmarks.row import Row, aligned, number
 
 _NOISE = 0.10
-"""Differences below a tenth are not told apart from the neighbours on the machine."""
+"""Differences below a tenth are considered noise."""
 
 
 def compare(old: Run, new: Run) -> str:

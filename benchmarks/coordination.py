@@ -1,7 +1,7 @@
 """What groups and transactions cost: commits, transactions, and exactly-once beside at-least-once in the same run.
 
-Everything here waits for the disk before it is answered, so the disk's own pace, one small append and fsync after
-another, stands beside it: what is faster than that shares its fsyncs with others.
+Everything here waits for the disk before it is acknowledged, so it is compared with sequential small appends with
+fsync: what is faster than that shares fsyncs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _commit_request(group: str) -> bytes:
 
 
 def _appends_per_s(count: int) -> float:
-    """Return how many small appends the disk makes durable in a second, one after another."""
+    """Return the number of sequential small appends with fsync per second."""
     with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
         file = os.open(Path(scratch) / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         started = time.perf_counter()
@@ -99,7 +99,7 @@ def _appends_per_s(count: int) -> float:
 
 
 class _Producer:
-    """A transactional producer that knows its next epoch without reading the answer."""
+    """A transactional producer that knows its next epoch without reading the response."""
 
     def __init__(self, client: RawClient, number: int) -> None:
         self.name = f"bench-{number}-{time.monotonic_ns()}"
@@ -161,7 +161,7 @@ def _exactly_once(client: RawClient, producers: int, records: int, count: int) -
         client.socket.sendall(b"".join(writer.transaction(records) for writer in writers))
         client.receive_frames(3 * producers)
     elapsed = time.perf_counter() - started
-    for writer in writers:  # had one of them been refused, its epoch would tell
+    for writer in writers:  # a rejected one would show in the epoch
         answer: Any = client.ask(InitProducer(transactional_id=writer.name))
         assert answer.producer_epoch == writer.epoch + 1
     return count // producers * producers * records / elapsed

@@ -1,4 +1,4 @@
-"""End-to-end latency at a fixed rate: from the time a message was due until a waiting consumer had it."""
+"""End-to-end latency at a fixed rate: from the time a message was due until a waiting consumer received it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import NamedTuple, Protocol
 from benchmarks.figures import Schedule, percentile
 
 _SPIN_S = 0.0002
-"""The kernel wakes a sleeper late by some 60 µs: the last moments before a message is due are spent awake."""
+"""The kernel wakes a sleeping thread about 60 µs late, so the last moments before a message is due are busy-waited."""
 _LEAD_S = 0.01
 _QUIET_S = 10.0
 
 
 class Courier(Protocol):
-    """Sends single messages and sees them arrive, over plain sockets of some protocol."""
+    """Sends single messages and counts arrivals, over plain sockets."""
 
     @property
     def sockets(self) -> Sequence[socket.socket]:
-        """All that may have something to read."""
+        """The sockets to read from."""
 
     def send(self) -> None:
-        """Send one message, without waiting for its answer."""
+        """Send one message, without waiting for its response."""
 
     def receive(self, readable: socket.socket) -> int:
-        """Read what came; return how many messages arrived at the consumer with it."""
+        """Read the received bytes; return how many messages arrived at the consumer."""
 
     def close(self) -> None: ...
 

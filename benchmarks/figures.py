@@ -1,7 +1,7 @@
-"""What many measurements say together: a median with its spread, and latencies that hide no waiting.
+"""Statistics: medians with their spread, and latencies without coordinated omission.
 
-Rounds of two systems take turns and are told by their median, with the lowest and the highest beside it: on a shared
-machine a single figure says as much about the neighbours as about the program.
+Rounds of two systems alternate and are reported by their median, with the minimum and maximum: on a shared machine a
+single figure says as much about the other load as about the program.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """The median of several rounds, and how far they lie apart."""
+    """The median of several rounds, with minimum and maximum."""
 
     median: float
     low: float
@@ -20,7 +20,7 @@ class Figure(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """How far the worst round is from the median, as a share of it."""
+        """The distance of the worst round from the median, relative to it."""
         if not self.median:
             return 0.0
         return max(self.high - self.median, self.median - self.low) / self.median
@@ -31,16 +31,16 @@ def figure(rounds: Sequence[float]) -> Figure:
 
 
 def percentile(sorted_values: Sequence[float], share: float) -> float:
-    """Return the value that so large a share of the others does not exceed."""
+    """Return the percentile of sorted values."""
     return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))]
 
 
 class Schedule(NamedTuple):
-    """When each message of a steady stream is to be sent, whatever became of those before it.
+    """When each message of a constant-rate load is due, independent of the messages before it.
 
-    A load that waits for an answer before it sends again stops the clock whenever the system is slow, and so leaves out
-    the very messages that would have waited ("coordinated omission"). Here message `n` is due at a time that only the
-    rate decides, and its latency counts from then: a pause of 100 ms at 1,000 messages/s is seen by 100 of them.
+    A load that waits for a response before it sends again stops measuring whenever the system is slow, and so misses
+    the messages that would have waited ("coordinated omission"). Here message `n` is due at a time that depends only on
+    the rate, and its latency counts from then: a pause of 100 ms at 1,000 messages/s affects 100 of them.
     """
 
     start_s: float
@@ -50,5 +50,5 @@ class Schedule(NamedTuple):
         return self.start_s + number / self.rate_per_s
 
     def latencies_s(self, arrivals_s: Sequence[float]) -> list[float]:
-        """Return, sorted, how long after its time each message arrived; they arrive in the order of sending."""
+        """Return the sorted latencies from the due times; messages arrive in the order of sending."""
         return sorted(arrival_s - self.due_s(number) for number, arrival_s in enumerate(arrivals_s))

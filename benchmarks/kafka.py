@@ -1,4 +1,4 @@
-"""The broker as Kafka's clients meet it: what a request costs it beside the native one, and librdkafka at work."""
+"""The Kafka protocol: CPU time per request beside the native protocol, and librdkafka clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(quick: bool = False) -> list[Row]:
 
 
 class RawKafkaClient(RawClient):
-    """Takes responses of Kafka's protocol without looking into them."""
+    """Receives Kafka responses without decoding them."""
 
     def receive_frames(self, count: int) -> None:
         rest = b""
@@ -167,7 +167,7 @@ def _finish(program: subprocess.Popen[str]) -> str:
 
 
 def _librdkafka(scale: float) -> list[Row]:
-    """Producers and a consumer as users run them, each in a process of its own."""
+    """Producers and a consumer as users run them, each in its own process."""
     count = int(1_000_000 * scale)
     rows = []
     with broker() as ours:
@@ -188,7 +188,7 @@ def _librdkafka(scale: float) -> list[Row]:
 
 
 def _many_producers(scale: float, programs: int = 4) -> list[Row]:
-    """Several producers at once, so that the broker is what limits them, as far as there are cores for all of them."""
+    """Several producers at once, so that the broker is the bottleneck, as far as there are enough cores."""
     count = int(500 * scale) * 1000
     with broker() as ours:
         _open_topic(ours, partitions=8)

@@ -1,6 +1,6 @@
-"""A load that does not limit the server: prepared bytes on many plain sockets, driven by one thread.
+"""A load generator that is not the bottleneck: prepared bytes on many plain sockets, driven by one thread.
 
-A `Stream` is one connection: it says what to send and counts what comes back, without looking into it where it can.
+A `Stream` is one connection: it defines what to send and counts the responses, without decoding them if possible.
 `drive` moves the bytes of all streams until each is done. Protocols differ only in their streams.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 _BUFFER_BYTES = 1 << 20
 _QUIET_S = 30.0
-"""Nothing came for so long: the load is stuck, which is a bug of the load or of the server."""
+"""Timeout without any received bytes: the load is stuck, which is a bug of the load or of the server."""
 
 
 class Stream:
@@ -27,7 +27,7 @@ class Stream:
 
     @property
     def done(self) -> bool:
-        """Whether everything was sent and all of its answers came."""
+        """Whether everything was sent and all responses were received."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -35,14 +35,14 @@ class Stream:
         raise NotImplementedError
 
     def feed(self, data: memoryview) -> None:
-        """Take what came, and send what that makes room for."""
+        """Process received bytes, and send more requests."""
         raise NotImplementedError
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         self._unsent.append(memoryview(data))
 
     def flush(self) -> bool:
-        """Send what the socket takes; return whether something is left."""
+        """Send as much as the socket accepts; return whether something is left."""
         while self._unsent:
             try:
                 sent = self.connection.send(self._unsent[0])
@@ -56,7 +56,7 @@ class Stream:
 
 
 class FrameSizes:
-    """Cut frames that begin with their length out of a stream of bytes, keeping none of them."""
+    """Split a byte stream into length-prefixed frames, without keeping them."""
 
     def __init__(self, header_bytes: int, length_at: int) -> None:
         self._header_bytes = header_bytes
@@ -88,7 +88,7 @@ class FrameSizes:
 
 
 class Occurrences:
-    """Count a marker in a stream of bytes, also where it is cut in two."""
+    """Count a marker in a byte stream, also across reads."""
 
     def __init__(self, marker: bytes) -> None:
         self._marker = marker
@@ -101,7 +101,7 @@ class Occurrences:
 
 
 class Requests(Stream):
-    """The same prepared request over and over, so many unanswered at a time."""
+    """Repeats one prepared request, with a fixed number in flight."""
 
     def __init__(
         self, connection: socket.socket, request: bytes, count: int, *, inflight: int, frames: FrameSizes
@@ -134,7 +134,7 @@ class Requests(Stream):
 
 
 def connect(port: int, tls: ssl.SSLContext | None = None) -> socket.socket:
-    """Return a connection to this machine that sends without delay."""
+    """Return a local connection with TCP_NODELAY."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return tls.wrap_socket(connection, server_hostname="localhost") if tls else connection
@@ -154,7 +154,7 @@ def drive(streams: Sequence[Stream]) -> float:
         while not all(stream.done for stream in streams):
             ready = selector.select(_QUIET_S)
             if not ready:
-                raise TimeoutError(f"no answer came for {_QUIET_S:.0f} s")
+                raise TimeoutError(f"no response for {_QUIET_S:.0f} s")
             for key, _ in ready:
                 stream = key.data
                 _receive(stream, buffer)
@@ -172,7 +172,7 @@ def _watch(selector: selectors.BaseSelector, stream: Stream, *, wants_room: bool
 
 
 def _receive(stream: Stream, buffer: memoryview) -> None:
-    """Feed the stream with what has come; TLS may hold more than the socket shows, hence the loop."""
+    """Pass received bytes to the stream; TLS may buffer more than the socket shows, hence the loop."""
     encrypted = isinstance(stream.connection, ssl.SSLSocket)
     while True:
         try:

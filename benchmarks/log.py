@@ -1,6 +1,6 @@
 """The log alone, beside bare loops of system calls on the same disk in the same run.
 
-Rates are per second of processor time, the kernel's included: nothing here waits for the disk, so that limits it,
+Rates are per second of CPU time, the kernel's included: nothing here waits for the disk, so that limits it,
 and a neighbour on the same machine does not change it.
 """
 
@@ -23,8 +23,8 @@ from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
 from flymq.record.checksum import crc32c
 from flymq.record.header import parse_header
-from flymq.storage.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
+from flymq.storage.recovery.open_log import open_log
 
 _MB = 1 << 20
 _SEGMENT_BYTES = 128 * _MB

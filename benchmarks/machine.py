@@ -1,4 +1,4 @@
-"""The machine and the versions a run was made with: figures without them say nothing."""
+"""The machine and the versions of a run: figures mean nothing without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGES = ("confluent-kafka", "aiokafka", "nats-py", "pika", "redis")
 
 
 def describe() -> dict[str, str]:
-    """Return what a reader needs to place the figures, by name."""
+    """Return the properties of the machine, by name."""
     return {
         "processor": f"{_from_proc('cpuinfo', 'model name')}, {os.cpu_count()} CPUs",
         "memory": f"{int(_from_proc('meminfo', 'MemTotal').split()[0]) / (1 << 20):.0f} GB",

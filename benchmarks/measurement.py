@@ -1,4 +1,4 @@
-"""One load on one server: how long it took, and what it cost the server."""
+"""One load on one server: elapsed time, and the server's CPU time and memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MB = 1 << 20
 
 
 class Load(NamedTuple):
-    """What one round of a load took."""
+    """The result of one round of a load."""
 
     messages: int
     elapsed_s: float
@@ -32,12 +32,12 @@ class Load(NamedTuple):
 
 
 def measure(server: Measured, streams: Sequence[Stream], messages: int) -> Load:
-    """Drive the streams to their end. They are made before, so that connecting is not part of it."""
+    """Drive the streams to their end. They are already connected, so that connecting is not measured."""
     return timed(server, messages, lambda: drive(streams))
 
 
 def timed(server: Measured, messages: int, work: Callable[[], float]) -> Load:
-    """Do some work that says how many seconds of it count."""
+    """Measure work that returns its elapsed seconds."""
     before_s = server.cpu_s
     elapsed_s = work()
     return Load(messages, elapsed_s, server.cpu_s - before_s, server.resident_bytes)
@@ -50,7 +50,7 @@ def rates(loads: Sequence[Load]) -> Figure:
 def load_row(
     bench: str, loads: Sequence[Load], *, peer: str | None = None, beside: Sequence[Load] = (), target: str = ""
 ) -> Row:
-    """Return a line of throughput with what it cost the broker: medians over the rounds."""
+    """Return a row of throughput with the broker's CPU time and memory: medians over the rounds."""
     return row(
         bench,
         rates(loads),
@@ -64,7 +64,7 @@ def load_row(
 
 
 class Effort(NamedTuple):
-    """How much a run measures: a look, or figures to quote."""
+    """The size of a run: a smoke test, or publishable figures."""
 
     rounds: int
     volume_bytes: int

@@ -1,7 +1,7 @@
-"""FlyMQ's own protocol for the load generator: topics, prepared batches, streams that write and streams that read.
+"""The native protocol for the load generator: topics, prepared batches, producing and consuming streams.
 
-All batches of a load are alike, so a reader knows from the size of an answer how many records were in it, and looks no
-further. What the broker answered is checked once, at the end: `Bench.check_written` counts what is in the log.
+All batches of a load are alike, so a reader knows from the size of a response how many records it has, without decoding
+it. The result is checked once, at the end: `Bench.check_written` counts the records in the log.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def writer(connection: socket.socket, request: bytes, count: int, *, inflight: i
 
 
 class WriterWithoutAnswers(Stream):
-    """Sends requests that nobody answers, then one that is: its answer says that all were read."""
+    """Sends requests without acks, then one with: its response means that all were processed."""
 
     def __init__(self, connection: socket.socket, request: bytes, count: int) -> None:
         super().__init__(connection)
@@ -169,7 +169,7 @@ class Bench:
         return count * batches.records
 
     def check_written(self, topic: str, records: int) -> None:
-        """A load that was refused is no measurement. What nobody waited for may still be on its way to the disk."""
+        """Check that all records were accepted. Those without acks may still be on their way to the disk."""
         deadline_s = time.monotonic() + 10
         while (found := self._end_offsets(topic)) != records:
             assert time.monotonic() < deadline_s, f"{found} records are in the log, {records} were sent"
@@ -193,7 +193,7 @@ class NativeCourier:
         self._topic = topic
         self._offset = 0
         self._fetch()
-        self._consumer.ask(Ping())  # answered at once: the fetch before it waits by now
+        self._consumer.ask(Ping())  # responds at once: the fetch before it is waiting by now
 
     def send(self) -> None:
         self._producer.socket.sendall(self._request)

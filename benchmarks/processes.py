@@ -1,4 +1,4 @@
-"""Servers to measure, each in a process of its own, with what the kernel says about it."""
+"""Servers to measure, each in its own process, with CPU time and memory from the kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Measured:
 
     @property
     def cpu_s(self) -> float:
-        """Seconds of processor time so far, of all its threads, its own and the kernel's on its behalf.
+        """seconds of CPU time so far, of all its threads, its own and the kernel's on its behalf.
 
         Linux has a clock for each process, exact to the nanosecond where /proc counts in hundredths of a second; its
         number is made of the process id as clock_getcpuclockid(3) does it.
@@ -50,7 +50,7 @@ def server(command: Sequence[str]) -> Iterator[Measured]:
 
 
 def port_in(line: str) -> int:
-    """Return the port that a server's first line tells."""
+    """Return the port from a server's first line of output."""
     found = re.search(r"127\.0\.0\.1:(\d+)|^(\d+)$", line)
     assert found, f"the server did not start; it said {line!r}"
     return int(found[1] or found[2])

@@ -1,8 +1,8 @@
-"""Where the broker's time goes: `make profile`, or `python -m benchmarks.profiling produce --seconds 5`.
+"""Profile the broker: `make profile`, or `python -m benchmarks.profiling produce --seconds 5`.
 
-A broker runs under a load of prepared bytes while py-spy looks at its stacks 500 times a second. What comes out is a
-flame graph (SVG) and a table of functions by their own time. A system call counts for the function that made it, and
-threads that wait for work are left out of the table.
+A broker runs under a load of prepared bytes while py-spy samples its stacks 500 times a second. The output is a flame
+graph (SVG) and a table of functions by self time. A system call counts for the function that made it, and idle threads
+are excluded from the table.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SAMPLES_PER_S = 500
 _TOP = 25
 _ROUND_BYTES = 64 << 20
 _WAITING = ("_worker (concurrent/futures", "EpollSelector.select (")
-_REFUSED = """py-spy may not look into the broker's process. One of these lets it:
-  sudo sysctl kernel.yama.ptrace_scope=0        until the next start of the machine
+_REFUSED = """py-spy is not permitted to trace the broker's process. One of these permits it:
+  sudo sysctl kernel.yama.ptrace_scope=0        until the next reboot
   sudo make profile                             as root
   docker run --cap-add SYS_PTRACE …             in a container"""
 

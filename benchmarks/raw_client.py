@@ -1,4 +1,4 @@
-"""A load generator that does not limit the broker: prepared requests on a plain socket."""
+"""A load generator that is not the bottleneck: prepared requests on a plain socket."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RawClient:
         return data
 
     def receive_frames(self, count: int) -> None:
-        """Take `count` answers without looking into them."""
+        """Receive `count` responses without decoding them."""
         rest = b""
         while count:
             rest += self.socket.recv(1 << 18)
@@ -53,7 +53,7 @@ class RawClient:
         assert not rest, "more came than was asked for"
 
     def flood(self, request: bytes, count: int, *, inflight: int) -> float:
-        """Send `request` so often, with so many unanswered at a time; return the seconds it took."""
+        """Send `request` repeatedly, with a fixed number in flight; return the elapsed seconds."""
         burst = request * inflight
         started = time.perf_counter()
         for done in range(0, count, inflight):
@@ -63,7 +63,7 @@ class RawClient:
         return time.perf_counter() - started
 
     def round_trips(self, request: bytes, count: int) -> list[float]:
-        """Return how long each of so many single requests took, in seconds, sorted."""
+        """Return the sorted latencies of single requests, in seconds."""
         times = []
         for _ in range(count):
             started = time.perf_counter()

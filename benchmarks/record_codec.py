@@ -1,9 +1,9 @@
-"""How fast records become a batch and a batch becomes records, beside aiokafka's compiled codec in the same run.
+"""Encoding and decoding of record batches, compared with aiokafka's compiled codec in the same run.
 
     python -m benchmarks.record_codec [--quick] [--json FILE]
 
-Every case runs in turn within each round, so that noise falls on all alike; the best round of each is reported. One
-batch holds 1000 records with a key and a value of 100 bytes. Decoding checks the checksum, on both sides.
+All cases alternate within each round, so that noise affects all alike; the best round of each is reported. One batch
+has 1000 records with a key and a value of 100 bytes. Decoding verifies the checksum, on both sides.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Entry = tuple[bytes, bytes, Headers, int]
 
 
 class Case(NamedTuple):
-    """One thing to do with a batch, by us and by the peer."""
+    """One operation on a batch, by us and by the peer."""
 
     name: str
     ours: Callable[[], object]
@@ -139,7 +139,7 @@ def aiokafka_to_arrow(batch: bytes) -> pa.RecordBatch:
 
 @contextmanager
 def using(module: ModuleType) -> Iterator[None]:
-    """Let the room use this codec for a while."""
+    """Use this codec in a `with` block."""
     names = [name for name in codec.__all__ if name != "COMPILED"]
     before = {name: getattr(codec, name) for name in names}
     for name in names:

@@ -1,4 +1,4 @@
-"""Write what a run found: docs/performance.md with its pictures, and a page of its own as HTML.
+"""Write the report of a run: docs/performance.md with its plots, and one HTML file.
 
 `python -m benchmarks.report benchmarks/results/run.json`, or `make report`.
 """
@@ -19,51 +19,51 @@ from benchmarks.standings import Gap, Standing, gaps, standings
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = {
-    "peers": ("peers", "FlyMQ beside its peers: produce, processor time, consume, latency"),
+    "peers": ("peers", "FlyMQ beside its peers: produce, CPU time, consume, latency"),
     "throughput": ("sizes", "Throughput by message size, beside servers that only move the bytes"),
     "latency": ("latency", "End-to-end latency by percentile"),
 }
-"""The picture of a suite: its name, and what it shows."""
+"""The plot of a suite: its name and title."""
 TITLES = {
-    "peers": "Beside its peers",
-    "programs": "What a program gets",
+    "peers": "Comparison with peers",
+    "programs": "Client programs",
     "throughput": "Throughput by message size",
     "latency": "End-to-end latency at fixed rates",
     "breadth": "Many partitions, clients and readers",
-    "durability": "What a promise costs",
+    "durability": "Durability levels",
     "encodings": "Compression and TLS",
-    "catch_up": "Reading what the page cache no longer holds",
+    "catch_up": "Catch-up reads from a cold page cache",
     "groups": "Groups and transactions, through the SDK",
     "coordination": "Groups and transactions, on the wire",
-    "broker": "The broker, beside the least an asyncio server can do",
+    "broker": "The broker, compared with minimal asyncio servers",
     "sdk": "The Python SDK, one process",
     "kafka": "Kafka clients",
     "rest": "REST and metrics",
-    "log": "The log, beside bare system calls on the same disk",
-    "record_codec": "The record codec, beside aiokafka's compiled one",
+    "metrics_page": "Rendering /metrics/detailed",
+    "log": "The log, compared with plain system calls on the same disk",
+    "record_codec": "The record codec, compared with aiokafka's compiled one",
     "spark": "Spark",
     "spark_jobs": "Pipelines on Spark",
 }
 _INTRODUCTION = """# Performance
 
-Figures of one run of the benchmarks, written by it. They are ratios first: each line measures FlyMQ beside a limit (the
-least a program could do on the same machine) or a peer, in the same run, with rounds taking turns; ± is how far the
-worst round was from the median. Absolute numbers are those of a small shared machine, as busy as its load says. Repeat
-them on yours:
+Generated from one run of the benchmarks. The ratios matter most: each row compares FlyMQ with a limit (a minimal
+program on the same machine) or a peer, in the same run, with alternating rounds; ± is the distance of the worst round
+from the median. Absolute numbers are those of a small shared machine with the load average given below. To repeat them
+on yours:
 
 ```console
-$ make peers     # fetch Kafka, NATS, Redis and RabbitMQ into a cache folder; what cannot be had is left out
-$ make bench     # about ten minutes; ARGS=--quick for a look
-$ make report    # this page, its pictures, and benchmarks/results/report.html
+$ make peers     # fetch Kafka, NATS, Redis and RabbitMQ into a cache directory; unavailable ones are skipped
+$ make bench     # about ten minutes; ARGS=--quick for a smoke test
+$ make report    # this page, its plots, and benchmarks/results/report.html
 ```
 
 """
 _HOW = """Every system gets the same 100-byte messages over one connection: prepared bytes on a plain socket, 1,200
-messages under way, so that no client library is the limit. FlyMQ and Kafka get batches of 16 KB, as their clients send
-them; the others have no batches and get single messages without a wait in between, which for FlyMQ is a line of its
-own. Latency is from the time a message was due, at 500 a second, to a waiting consumer; a latency of many milliseconds
-in the middle (p50) says that the system could not keep up. Processor time is the server's own; the load shares the
-machine with it.
+messages in flight, so that no client library is the bottleneck. FlyMQ and Kafka get batches of 16 KB, as their clients
+send them; the others have no batches and get pipelined single messages, which for FlyMQ is a separate row. Latency is
+from the time a message was due, at 500 per second, to a waiting consumer; a p50 of many milliseconds means that the
+system could not keep up. CPU time is the server's own; the load generator runs on the same machine.
 
 """
 
@@ -73,7 +73,7 @@ def write(run: Run, docs: Path = DOCS) -> None:
     plots.save(pictures, docs / "images")
     parts = [_INTRODUCTION, f"Machine: {in_a_line(run['machine'])}.\n"]
     if run["quick"]:
-        parts.append("\n**A quick run: one round each, not to be quoted.**\n")
+        parts.append("\n**A quick run: one round each, not for publication.**\n")
     for suite, title in TITLES.items():
         rows = run["results"].get(suite)
         if rows:

@@ -1,7 +1,7 @@
-"""HTTP: records in lines, one record a request, and the pages that monitoring asks for.
+"""HTTP: records as lines, one record per request, and the metrics pages.
 
-The client is a plain socket in this process that sends requests made before, so that what is measured is the broker. It
-runs on one core; its processor time is taken from the kernel.
+The client is a plain socket in this process that sends prepared requests, so that only the broker is measured. It runs
+on one core; its CPU time is read from the kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from benchmarks.processes import Measured, broker
 from benchmarks.row import Row, row
-from flymq.broker.broker import Broker
-from flymq.broker.groups import Committer
+from flymq.broker.coordinators.groups import Committer
+from flymq.broker.service.service import Broker
 from flymq.coordination.entries import OffsetValue
 from flymq.gateways.rest.observing import in_turns
 from flymq.host.host import system_host
@@ -44,7 +44,7 @@ def _request(path: str, body: bytes, kind: str) -> bytes:
 
 
 def _exchange(port: int, request: bytes, count: int) -> None:
-    """Send a request and wait for the answer, `count` times on one connection."""
+    """Send a request and wait for the response, `count` times on one connection."""
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         answer = bytearray(1 << 20)
@@ -104,7 +104,7 @@ def _single(measured: Measured, quick: bool) -> Row:
 
 
 def _pages(measured: Measured, quick: bool) -> list[Row]:
-    """Pages with 1,000 partitions, and how long the larger one holds up the loop."""
+    """Pages with 1,000 partitions, and how long the larger one blocks the event loop."""
     body = json.dumps({"name": "many", "partitions": 1000}).encode()
     with socket.create_connection(("127.0.0.1", measured.port)) as client:
         client.sendall(_request("/api/v1/topics", body, "application/json"))
@@ -148,7 +148,7 @@ def _use(broker: Broker) -> None:
 
 
 async def _turns(server: Server) -> float:
-    """Return the longest turn in this thread's processor time: what others do on the machine is not our doing."""
+    """Return the longest turn in this thread's CPU time: what others do on the machine is not our doing."""
     longest_s, began_s = 0.0, time.thread_time()
     async for _ in in_turns(server.observation.metrics(detailed=True)):
         longest_s = max(longest_s, time.thread_time() - began_s)

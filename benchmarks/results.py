@@ -1,4 +1,4 @@
-"""The JSON of a run: kept to compare with, and what the page and the plots are made from."""
+"""The results of a run as JSON, for comparisons, the report and the plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line of a benchmark's result, and how a table of them is shown."""
+"""One row of results, and tables of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ RIGHT = frozenset({"FlyMQ", "±", "CPU s/M", "MB", "it", "ratio"})
 
 
 def table(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return the headings and the rows as text, without the columns that no row fills."""
+    """Return the headings and the rows as text, without empty columns."""
     known = {name: cell for name, cell in _WHERE_KNOWN.items() if any(map(cell, rows))}
     columns = {**_ALWAYS, **known}
     return [tuple(columns), *(tuple(cell(entry) for cell in columns.values()) for entry in rows)]
@@ -82,7 +82,7 @@ def show(rows: Iterable[Row]) -> str:
 
 
 def aligned(lines: Sequence[tuple[str, ...]], right: frozenset[str]) -> str:
-    """Return lines of text in columns; those of `right` end at the same place. The first line has the headings."""
+    """Return lines of text in columns, those of `right` right-aligned. The first line has the headings."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
         "  ".join(

@@ -37,7 +37,7 @@ Work = Callable[[], None]
 
 
 def _beside(what: str, count: int, work: Work, peer_work: Work, rounds: int, target: str = "") -> Row:
-    """Return the best of several rounds, in turns: on a shared machine the slower ones measure the neighbours."""
+    """Return the best of several alternating rounds: on a shared machine the slower ones measure other load."""
     best = peer_best = 0.0
     for _ in range(rounds):
         best = max(best, _rate(count, work))

@@ -1,4 +1,4 @@
-"""Reading and writing topics in Spark, on local[2], beside the most that Spark does with any source or sink in Python.
+"""Reading and writing topics in Spark, on local[2], compared with the maximum of any Python source or sink.
 
 The ceiling is measured in the same run: a source that yields one ready Arrow batch again and again, and a sink that
 counts rows. The rest of the job is the same: a scan into Spark's `noop` sink, and rows that the JVM makes. CPU time is
@@ -44,7 +44,7 @@ _SETTINGS = {"retention.bytes": -1, "retention.ms": -1}
 
 
 class ReadySource(DataSource):
-    """Rows that cost nothing to make: the columns of a topic, and one batch over and over."""
+    """A source without cost: the columns of a topic, and one batch repeated."""
 
     @classmethod
     def name(cls) -> str:
@@ -102,7 +102,7 @@ class _CountingWriter(DataSourceArrowWriter):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Rows by the clock and by processor time."""
+    """Rows by the clock and by CPU time."""
 
     per_s: float
     per_cpu_s: float
@@ -116,7 +116,7 @@ def measured_rate(java: int, rows: int, work: Callable[[], object]) -> Rate:
 
 
 def _tree_cpu_s(root: int) -> float:
-    """Return the processor time of a process and of all that it started, those that have ended too."""
+    """Return the CPU time of a process and of all that it started, those that have ended too."""
     total = 0.0
     waiting = [root]
     while waiting:
@@ -125,7 +125,7 @@ def _tree_cpu_s(root: int) -> float:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             for task in Path(f"/proc/{pid}/task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
-        except FileNotFoundError:  # it has ended; whoever waits for it has its time
+        except FileNotFoundError:  # it has exited; its parent has its CPU time
             continue
         total += sum(map(int, fields[11:15])) / _TICKS_PER_S
     return total
@@ -134,7 +134,7 @@ def _tree_cpu_s(root: int) -> float:
 def _beside(
     what: str, java: int, rows: int, rounds: int, *, ours: Callable[[], None], peer: str, ceiling: Callable[[], None]
 ) -> list[Row]:
-    """Measure both in turns, so that a neighbour on the machine disturbs both."""
+    """Measure both in alternating rounds, so that noise affects both."""
     for work in (ours, ceiling):  # the first round starts workers
         work()
     pairs = [(measured_rate(java, rows, ours), measured_rate(java, rows, ceiling)) for _ in range(rounds)]

@@ -1,4 +1,4 @@
-"""Ready pipelines on local[2]: a topic with values of 100 B to an archive and back.
+"""Pipelines on local[2]: archive and restore a topic with values of 100 B.
 
 A job takes seconds to start, whatever it does; an archive then goes on batch by batch, so one batch has its own row.
 The broker runs beside Spark on the same two cores. CPU time is that of Spark: its Java process and its Python workers.
@@ -20,10 +20,10 @@ from benchmarks.spark import PARTITIONS, VALUE, measured_rate
 from flymq import FlyMQClient
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.folder import Pipelines, Progress
+from flymq.spark.jobs.execution.pipeline_state import Pipelines, Progress
+from flymq.spark.jobs.execution.runner import run_in_session
 from flymq.spark.jobs.job import Job
 from flymq.spark.jobs.restore import RestoreJob
-from flymq.spark.jobs.running import run_in_session
 from flymq.spark.session import open_session
 
 _SETTINGS = {"retention.bytes": -1, "retention.ms": -1}

@@ -1,4 +1,4 @@
-"""The rows of the peers' suite seen from each system: what it did under a promise, and where FlyMQ is behind."""
+"""The results of the peers' suite by system and durability level, and where FlyMQ is behind."""
 
 from __future__ import annotations
 

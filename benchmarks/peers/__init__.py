@@ -1,5 +1,5 @@
-"""Other message systems, each started here from its released files and loaded as FlyMQ is, in the same run.
+"""Other message systems, each started from its released files and loaded like FlyMQ, in the same run.
 
-A driver knows how to fetch its system (`python -m benchmarks.peers install`), how to start it for a promise of
-durability, and how to speak to it over a plain socket with prepared bytes, so that no client library limits it.
+A driver knows how to fetch its system (`python -m benchmarks.peers install`), how to start it with a durability level,
+and its protocol over a plain socket with prepared bytes, so that no client library is the bottleneck.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers install` fetches the peers into the cache folder; `list` says which can run here."""
+"""`python -m benchmarks.peers install` fetches the peers into the cache directory; `list` says which can run here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("action", choices=("install", "list"))
     chosen = parser.parse_args(arguments)
-    print(f"The cache folder is {cache()}; {VARIABLE} sets another one.")
+    print(f"The cache directory is {cache()}; {VARIABLE} sets another one.")
     if chosen.action == "install":
         failed = [wanted for wanted in WANTED if wanted.missing() and not _install(wanted)]
         return 1 if failed else 0

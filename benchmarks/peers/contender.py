@@ -1,4 +1,4 @@
-"""What the suite needs of a system, ours or a peer: start it with a promise, open a topic, load the topic."""
+"""The interface of a system, ours or a peer: start it with a durability level, open a topic, load the topic."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.processes import Measured
 
 MESSAGE_BYTES = 100
 UNDER_WAY = 1200
-"""Messages without an answer yet, the same for every system: 8 batches of 150 for those that take batches."""
+"""Messages in flight, the same for every system: 8 batches of 150 for those with batches."""
 _START_S_MAX = 60.0
 
 
 class Promise(Enum):
-    """What a message that was acknowledged survives."""
+    """Durability level: what an acknowledged message survives."""
 
     PROCESS = "survives the process"
     MACHINE = "survives the machine"
@@ -49,7 +49,7 @@ class Contender:
 
     name: str
     settings: str
-    """What was set so that it keeps the promise."""
+    """The settings for the durability level."""
     measured: Measured
     open: Callable[[], Topic]
 
@@ -60,10 +60,10 @@ class Driver(Protocol):
     name: str
 
     def missing(self) -> str | None:
-        """Return what keeps it from running here, or None."""
+        """Return why it cannot run here, or None."""
 
     def install(self) -> None:
-        """Fetch it into the cache folder."""
+        """Fetch it into the cache directory."""
 
     def version(self) -> str: ...
 

@@ -1,4 +1,4 @@
-"""Debian's packages without installing them: fetched with what they need and unpacked into the cache folder.
+"""Debian's packages without installing them: fetched with what they need and unpacked into the cache directory.
 
 Nothing is started, configured or left on the system, and no rights are needed.
 """

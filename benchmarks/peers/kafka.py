@@ -1,6 +1,6 @@
 """Apache Kafka: one broker that is its own controller, run from the jars of the release.
 
-Maven fetches the jars into the cache folder; starting them takes no other script. The broker keeps its own defaults
+Maven fetches the jars into the cache directory; starting them takes no other script. The broker keeps its own defaults
 but for what one machine needs (replication of 1) and for the promise.
 """
 
@@ -62,7 +62,7 @@ class Kafka:
         if not shutil.which("java"):
             return "no `java` is on the path (17 or newer)"
         if not list(self._jars.glob("kafka_*.jar")):
-            return "its jars are not in the cache folder: `python -m benchmarks.peers install`, which needs Maven"
+            return "its jars are not in the cache directory: `python -m benchmarks.peers install`, which needs Maven"
         return None
 
     def install(self) -> None:

@@ -29,7 +29,7 @@ class PerformanceTool:
     def missing(self) -> str | None:
         if self._program.exists():
             return None
-        return "it is not in the cache folder: `python -m benchmarks.peers install`, which needs a C compiler"
+        return "it is not in the cache directory: `python -m benchmarks.peers install`, which needs a C compiler"
 
     def install(self) -> None:
         address = package_address(_PACKAGE)

@@ -38,7 +38,7 @@ class Nats:
     def missing(self) -> str | None:
         if self._program.exists():
             return None
-        return "nats-server is not in the cache folder: `python -m benchmarks.peers install`, which needs Go"
+        return "nats-server is not in the cache directory: `python -m benchmarks.peers install`, which needs Go"
 
     def install(self) -> None:
         if not shutil.which("go"):

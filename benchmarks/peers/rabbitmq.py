@@ -40,7 +40,7 @@ class RabbitMQ:
     def missing(self) -> str | None:
         if self._home():
             return None
-        return "Debian's rabbitmq-server is not in the cache folder: `python -m benchmarks.peers install`"
+        return "Debian's rabbitmq-server is not in the cache directory: `python -m benchmarks.peers install`"
 
     def install(self) -> None:
         debian.unpack("rabbitmq-server")

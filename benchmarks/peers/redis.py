@@ -37,7 +37,7 @@ class Redis:
     def missing(self) -> str | None:
         if self._program():
             return None
-        return "no `redis-server` on the path or in the cache folder: `python -m benchmarks.peers install`"
+        return "no `redis-server` on the path or in the cache directory: `python -m benchmarks.peers install`"
 
     def install(self) -> None:
         debian.unpack("redis-server")

@@ -1,8 +1,8 @@
-"""FlyMQ and its peers in turns: produce, consume and deliver 100-byte messages under the same promise.
+"""FlyMQ and its peers in alternating rounds: produce, consume and deliver 100-byte messages with the same durability.
 
-All servers of a promise run at once, and every round gives each of them one turn, so that a busy neighbour on the
-machine meets them all. Each is warmed up first: it decides how many messages make a round of about a second, and a
-virtual machine has compiled what it will run. The other servers are idle while one has its turn.
+All servers of a durability level run at once, and every round measures each of them once, so that noise on the machine
+affects all. Each is warmed up first: that determines how many messages make a round of about a second, and lets a JVM
+compile its code. The other servers are idle while one is measured.
 """
 
 from __future__ import annotations

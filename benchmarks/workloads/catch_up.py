@@ -1,8 +1,8 @@
-"""A consumer that comes back after a day: reads of data that the page cache no longer holds.
+"""Catch-up reads: a consumer reads old data that is no longer in the page cache.
 
-The segments are synced and the kernel is told to forget them (posix_fadvise, DONTNEED); that it did is checked with
-reads that refuse to touch the disk (RWF_NOWAIT). What the disk itself gives stands beside: a plain loop of reads of the
-same files, as cold. A virtual disk may have a cache of its own below the kernel: then both are faster than the disk.
+The segments are synced and evicted from the page cache (posix_fadvise, DONTNEED); that is verified with reads that do
+not touch the disk (RWF_NOWAIT). What the disk itself gives stands beside: a plain loop of reads of the same files, as
+cold. A virtual disk may have a cache of its own below the kernel: then both are faster than the disk.
 
 The other clients of the broker should not notice: their end-to-end latency is measured while a cold reader reads, and
 while a warm one does.

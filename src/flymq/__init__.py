@@ -1,6 +1,6 @@
 """FlyMQ: a distributed message queue for Python and data teams.
 
-The public names are loaded when they are first used, so `import flymq` costs next to nothing.
+Public names are imported on first use, so `import flymq` is cheap.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from pika.exceptions import AMQPError
 
 from flymq import FlyMQClient
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.errors import AuthenticationFailed
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.messages.session import Authenticate

@@ -20,7 +20,6 @@ from flymq.client.aio.consumer import AsyncConsumer
 from flymq.client.records import ConsumerRecord
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup
 from flymq.coordination.group import Group
-from flymq.coordination.subscriptions import parse_assignment
 from flymq.model.errors import (
     FlyMQError,
     InstanceInUse,
@@ -256,7 +255,7 @@ def check_shares(world: World) -> None:
     """No partition belongs to two members of the current generation."""
     for group in world.groups():
         if isinstance(group, Group):
-            shares = [name for member in group.value.members for name in parse_assignment(member.share)]
+            shares = [name for share in group.assignments().values() for name in share]
             assert len(set(shares)) == len(shares), f"two members of generation {group.generation} own one partition"
 
 

@@ -16,7 +16,7 @@ from tests.spark.topics import copy, read, read_stream, start_copy, values, writ
 
 from flymq import FlyMQClient, generate_key
 from flymq.record.partitioning import partition_for_key
-from flymq.spark.format import FlyMQDataSource
+from flymq.spark.data_source import FlyMQDataSource
 from flymq.spark.sink.writers import StreamWriter
 from flymq.testing import TestBroker
 
@@ -118,10 +118,10 @@ def test_keys_are_not_in_the_plans_that_spark_shows(
     ("column", "options", "said"),
     [
         ("'v' AS vlaue", {}, "there is no column value to write, only vlaue"),
-        ("'v' AS value", {"topic": ""}, "neither the option topic nor a column topic says where to write"),
+        ("'v' AS value", {"topic": ""}, "neither the option topic nor a column topic is set"),
         ("1 AS value", {}, r"the column value is int, not string or binary\. Cast it"),
-        ("'v' AS value", {"ackz": "all"}, r"no option 'ackz' for writing\. Did you mean acks\?"),
-        ("'v' AS value", {"topic": "not/allowed"}, "has a character that is not allowed"),
+        ("'v' AS value", {"ackz": "all"}, r"unknown option 'ackz' for writing\. Did you mean acks\?"),
+        ("'v' AS value", {"topic": "not/allowed"}, "contains an invalid character"),
         ("repeat('v', 2000000) AS value", {}, r"Send a smaller message, or raise the topic's"),
         ("'v' AS value", {"bootstrapServers": "127.0.0.1:1", "requestTimeoutMs": "300"}, "no broker at"),
     ],

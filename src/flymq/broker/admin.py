@@ -1,4 +1,5 @@
-"""Make, change and delete topics: first in the metadata, which decides, then here."""
+"""Create, change and delete topics: a change of the metadata store, which decides. What follows from it here is a
+reaction to the image (cluster/image.py, broker/replicas); who asked is answered once that is done too."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
-from flymq.broker.catalog import Catalog, PartitionEntry, Settings, TopicEntry
-from flymq.broker.topics import Topic, Topics
+from flymq.broker.replicas.replicas import Replicas
+from flymq.cluster.catalog import Catalog, Overrides, PartitionState, TopicSpec
+from flymq.cluster.image import Image, Topic
 from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Threads
 from flymq.model.delivery import Persistence
@@ -21,13 +22,13 @@ from flymq.model.errors import (
     InvalidReplicationFactor,
     InvalidSetting,
     InvalidTopicName,
+    StorageError,
     TopicExists,
     TopicNotFound,
 )
 from flymq.model.names import check_topic_name, is_internal
 from flymq.model.topic_config import TopicConfig
-from flymq.storage.directory import DataDirectory, PartitionLog
-from flymq.storage.log import Log
+from flymq.storage.data_directory import DataDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -47,52 +48,14 @@ class Admin:
     """Changes to the set of topics."""
 
     def __init__(
-        self,
-        broker_id: int,
-        topics: Topics,
-        catalog: Catalog,
-        directory: DataDirectory,
-        threads: Threads,
-        entropy: Entropy,
-        defaults: TopicDefaults,
+        self, image: Image, replicas: Replicas, catalog: Catalog, entropy: Entropy, defaults: TopicDefaults
     ) -> None:
-        self._broker_id = broker_id
-        self._topics = topics
+        self._image = image
+        self._replicas = replicas
         self._catalog = catalog
-        self._directory = directory
-        self._threads = threads
         self._entropy = entropy
         self._creating: dict[str, asyncio.Future[Topic]] = {}
         self.defaults = defaults
-
-    # --- start
-
-    async def open_topics(self) -> list[Log]:
-        """Open every topic of the catalog; return the logs that a crash had left behind."""
-        await self._remove_gone()
-        entries = await self._catalog.topics()
-        states = await self._catalog.partitions()
-        recovered: list[Log] = []
-        bumped: dict[tuple[UUID, int], PartitionEntry] = {}
-        for name, entry in sorted(entries.items()):
-            config = self.defaults.config.with_changes(entry.settings)
-            logs = await self._threads.run(lambda n=name, e=entry, c=config: self._topics.open_logs(n, e, c))  # type: ignore[misc]
-            mine = [states[entry.topic_id, number] for number in range(entry.partitions)]
-            for number, log in enumerate(logs):
-                if isinstance(log, Log) and not log.recovery.clean:
-                    # Batches may have been lost: what is written from here on belongs to a new epoch.
-                    recovered.append(log)
-                    mine[number] = msgspec.structs.replace(mine[number], leader_epoch=mine[number].leader_epoch + 1)
-                    bumped[entry.topic_id, number] = mine[number]
-            self._topics.add_partitions(self._topics.add(name, entry, config), logs, mine)
-        await self._catalog.set_leader_epochs(bumped)
-        return recovered
-
-    async def _remove_gone(self) -> None:
-        """Finish the deletion of topics that a crash interrupted."""
-        for topic_id, name in (await self._catalog.gone()).items():
-            await self._threads.run(self._directory.removal(name, topic_id))
-            await self._catalog.forget_gone(topic_id)
 
     # --- create
 
@@ -108,37 +71,40 @@ class Admin:
         """Create a topic; 0 leaves a number to the defaults. None when it was only to be validated."""
         check_topic_name(name)
         if is_internal(name):
-            raise InvalidTopicName(f"{name!r}: names that start with '__' belong to the broker")
-        entry, config = self._new_entry(partitions, replication_factor, settings or {})
-        if name in self._topics or name in self._creating:
+            raise InvalidTopicName(f"{name!r}: names that start with '__' are reserved for internal topics")
+        spec = self._new_spec(partitions, replication_factor, settings or {})
+        if name in self._image or name in self._creating:
             raise TopicExists(f"the topic {name!r} exists already")
         if validate_only:
             return None
-        return await self._create(name, entry, config)
+        return await self._create(name, spec)
 
     async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
-        """Return one of the broker's own topics, created at its first start."""
-        if name in self._topics:
-            return self._topics.get(name)
-        entry, config = self._new_entry(partitions, 0, settings)
-        return await self._create(name, entry, config)
+        """Return one of the broker's internal topics, created at its first start."""
+        if (topic := self._image.find(name)) is not None:
+            return topic
+        return await self._create(name, self._new_spec(partitions, 0, settings))
 
     async def get_or_create(self, name: str) -> Topic:
         """Return a topic, created on first use where the settings allow it."""
-        if name in self._topics:
-            return self._topics.get(name)
-        if not self.defaults.auto_create or is_internal(name):
+        if (topic := self._image.find(name)) is not None:
+            await self._replicas.settled(topic.topic_id)
+            return topic
+        if not self.may_create(name):
             raise TopicNotFound(f"there is no topic {name!r}")
         check_topic_name(name)
         if (underway := self._creating.get(name)) is not None:
             return await asyncio.shield(underway)
-        entry, config = self._new_entry(0, 0, {})
-        return await self._create(name, entry, config)
+        return await self._create(name, self._new_spec(0, 0, {}))
 
-    async def _create(self, name: str, entry: TopicEntry, config: TopicConfig) -> Topic:
+    def may_create(self, name: str) -> bool:
+        """Return whether a topic of this name is created on first use."""
+        return self.defaults.auto_create and not is_internal(name)
+
+    async def _create(self, name: str, spec: TopicSpec) -> Topic:
         done = self._creating[name] = asyncio.get_running_loop().create_future()
         try:
-            topic = await self._create_topic(name, entry, config)
+            topic = await self._create_topic(name, spec)
             done.set_result(topic)
             return topic
         except BaseException as error:
@@ -148,87 +114,75 @@ class Admin:
         finally:
             del self._creating[name]
 
-    async def _create_topic(self, name: str, entry: TopicEntry, config: TopicConfig) -> Topic:
-        states = [self._new_state() for _ in range(entry.partitions)]
-        logs = await self._threads.run(lambda: self._topics.open_logs(name, entry, config))
+    async def _create_topic(self, name: str, spec: TopicSpec) -> Topic:
+        states = [self._new_state() for _ in range(spec.partitions)]
+        await self._image.until(await self._catalog.create(name, spec, states))
         try:
-            await self._catalog.create(name, entry, states)
-        except TopicExists:
-            await self._threads.run(self._directory.removal(name, entry.topic_id))
+            await self._replicas.settled(spec.topic_id)
+        except StorageError:
+            await self._delete(name, spec)  # a topic that cannot hold a record was not created
             raise
-        topic = self._topics.add(name, entry, config)
-        self._topics.add_partitions(topic, logs, states)
+        topic = self._image.get(name)
         level = logging.DEBUG if topic.is_internal else logging.INFO
-        logger.log(level, "the topic %s was created, with %d partitions", name, entry.partitions)
+        logger.log(level, "created the topic %s with %d partitions", name, spec.partitions)
         return topic
 
-    def _new_entry(
-        self, partitions: int, replication_factor: int, settings: Mapping[str, Any]
-    ) -> tuple[TopicEntry, TopicConfig]:
+    def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
         partitions = partitions or self.defaults.partitions
         replication_factor = replication_factor or self.defaults.replication_factor
         self._check_partitions(partitions)
         if replication_factor != 1:
             raise InvalidReplicationFactor(f"{replication_factor} replicas on 1 broker")
-        overrides, config = self._override({}, settings)
-        return TopicEntry(new_id(self._entropy), partitions, replication_factor, overrides), config
+        overrides, _ = self._override({}, settings)
+        return TopicSpec(new_id(self._entropy), partitions, replication_factor, overrides)
 
-    def _new_state(self) -> PartitionEntry:
-        return PartitionEntry(self._broker_id, 0, [self._broker_id], [self._broker_id])
+    def _new_state(self) -> PartitionState:
+        broker_id = self._replicas.broker_id
+        return PartitionState(broker_id, 0, [broker_id], [broker_id])
 
     # --- change
 
     async def alter(self, name: str, settings: Mapping[str, Any], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None takes one back to its default."""
-        topic = self._topics.get(name)
-        overrides, config = self._override(topic.entry.settings, settings)
+        """Change settings of a topic; None resets one to its default."""
+        topic = self._image.get(name)
+        overrides, config = self._override(topic.spec.settings, settings)
         if (config.persistence is Persistence.MEMORY) != (topic.config.persistence is Persistence.MEMORY):
             raise InvalidSetting("persistence cannot change to or from 'memory' once a topic exists")
         if validate_only:
             return
-        entry = msgspec.structs.replace(topic.entry, settings=overrides)
-        await self._catalog.replace(name, topic.entry, entry)
-        topic.entry, topic.config = entry, config
-        for partition in topic.partitions:
-            partition.configure(config)
+        spec = msgspec.structs.replace(topic.spec, settings=overrides)
+        await self._image.until(await self._catalog.replace(name, topic.spec, spec))
         changes = ", ".join(f"{key}={'default' if value is None else value}" for key, value in settings.items())
-        logger.info("the topic %s was changed: %s", name, changes)
+        logger.info("changed the topic %s: %s", name, changes)
 
     async def add_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Let a topic have `partitions` partitions in all."""
-        topic = self._topics.get(name)
-        old = topic.entry
+        """Extend a topic to `partitions` partitions in all."""
+        old = self._image.get(name).spec
         if partitions <= old.partitions:
             raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions, and {partitions} is not more")
         self._check_partitions(partitions)
         if validate_only:
             return
-        entry = msgspec.structs.replace(old, partitions=partitions)
+        spec = msgspec.structs.replace(old, partitions=partitions)
         states = [self._new_state() for _ in range(partitions - old.partitions)]
-        logs: list[PartitionLog] = await self._threads.run(
-            lambda: self._topics.open_logs(name, entry, topic.config, first=old.partitions)
-        )
-        await self._catalog.add_partitions(name, old, entry, states)
-        topic.entry = entry
-        self._topics.add_partitions(topic, logs, states)
-        logger.info("the topic %s has %d partitions now, not %d", name, partitions, old.partitions)
+        await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
+        await self._replicas.settled(spec.topic_id)
+        logger.info("extended the topic %s from %d to %d partitions", name, old.partitions, partitions)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
-        topic = self._topics.get(name)
-        if topic.is_internal:
-            raise InvalidTopicName(f"the topic {name!r} belongs to the broker")
-        await self._catalog.delete(name, topic.entry)
-        self._topics.remove(name)
-        logs = [partition.log for partition in topic.partitions]
-        await self._threads.run(self._directory.removal(name, topic.topic_id, logs))
-        await self._catalog.forget_gone(topic.topic_id)
-        logger.info("the topic %s was deleted", name)
+        await self._delete(name, self._image.get(name).spec)
+        logger.info("deleted the topic %s", name)
 
-    def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Settings, TopicConfig]:
+    async def _delete(self, name: str, spec: TopicSpec) -> None:
+        await self._image.until(await self._catalog.delete(name, spec))
+        await self._replicas.settled(spec.topic_id)
+        await self._catalog.forget_gone(spec.topic_id)
+
+    def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Overrides, TopicConfig]:
         """Return what is set for the topic alone, and all its settings."""
         merged = {name: value for name, value in {**old, **changes}.items() if value is not None}
-        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is named too
+        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is reported too
         config = self.defaults.config.with_changes(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
             raise InvalidSetting("cleanup.policy 'compact' needs a topic on disk; persistence is 'memory'")
@@ -238,3 +192,10 @@ class Admin:
     def _check_partitions(self, partitions: int) -> None:
         if not 1 <= partitions <= self.defaults.partitions_max:
             raise InvalidPartitions(f"a topic has 1 to {self.defaults.partitions_max} partitions, not {partitions}")
+
+
+async def remove_deleted(catalog: Catalog, directory: DataDirectory, threads: Threads) -> None:
+    """Finish the deletion of topics that a crash interrupted."""
+    for topic_id, name in (await catalog.gone()).items():
+        await threads.run(directory.removal(name, topic_id))
+        await catalog.forget_gone(topic_id)

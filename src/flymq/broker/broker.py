@@ -1,41 +1,28 @@
-"""The broker as a gateway sees it: who it is, and its rooms."""
+"""One broker: its parts, for those who run and monitor it. Clients reach it through `service` alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from flymq.broker.access import Access
 from flymq.broker.admin import Admin
-from flymq.broker.groups import Groups
-from flymq.broker.producer_ids import ProducerIds
-from flymq.broker.topics import Topics
-from flymq.broker.traffic import Traffic
-from flymq.broker.transactions import Transactions
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.set_aside import SetAside
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.service.service import Service
+from flymq.cluster.image import Image
 from flymq.host.clock import Clock
-from flymq.host.tasks import Tasks
+from flymq.storage.flusher import Flusher
 
 
 @dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """The most a fetch gets, whatever it asks for."""
-
-    wait_ms_max: int = 60_000
-    bytes_max: int = 50 << 20
-
-
-@dataclass(slots=True)
 class Broker:
-    broker_id: int
-    cluster_id: str
-    topics: Topics
+    service: Service
+    image: Image
+    replicas: Replicas
+    flusher: Flusher
     admin: Admin
     groups: Groups
     transactions: Transactions
-    producer_ids: ProducerIds
-    access: Access
-    fetch_limits: FetchLimits
+    set_aside: SetAside
     clock: Clock
-    tasks: Tasks
-    advertised: tuple[str | None, int | None] = (None, None)
-    """Host and port that clients are told; None tells each client the address it dialled."""
-    traffic: Traffic = field(default_factory=Traffic)

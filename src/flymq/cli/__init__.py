@@ -1,6 +1,6 @@
-"""The command line: one file for each noun.
+"""The command line: one module for each command, in `commands/`.
 
-Data goes to stdout, everything else to stderr. A command's file is imported when the command is used, so that
+Data goes to stdout, everything else to stderr. A command's module is imported when the command is used, so that
 `flymq --help` is quick and a broker does not wait for the SDK to load.
 """
 
@@ -14,16 +14,16 @@ from typing import NoReturn
 from click.shell_completion import shell_complete
 
 from flymq.cli.app import app
-from flymq.cli.exits import ExitCode, run
+from flymq.cli.exit_codes import ExitCode, run
 
 COMPLETION_VARIABLE = "_FLYMQ_COMPLETE"
-"""Set by the script of `flymq completion` when the shell asks what could come next."""
+"""Set by the script of `flymq completion` when the shell requests completions."""
 
 
 def main() -> NoReturn:
-    """Run one command and leave with its exit code."""
+    """Run one command and exit with its code."""
     if (instruction := os.environ.get(COMPLETION_VARIABLE)) is not None:
         sys.exit(shell_complete(app, {}, "flymq", COMPLETION_VARIABLE, instruction))
-    # Close what is open, such as the membership of a group, instead of dying on the spot.
+    # Exit cleanly instead of being killed: leave consumer groups, close connections.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.TERMINATED))
     sys.exit(run(app, sys.argv[1:]))

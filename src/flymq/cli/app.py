@@ -1,4 +1,4 @@
-"""`flymq` itself: the list of commands, and the options that all of them share."""
+"""`flymq` itself: the list of commands, and their common options."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from flymq.cli.options import Noun, connection_options, output_option
 
 COMMANDS = {
     "server": "Run a broker.",
-    "topic": "Create, look at, change and delete topics.",
-    "produce": "Write messages to a topic.",
-    "consume": "Print the messages of a topic.",
-    "group": "Look at consumer groups, move and delete them.",
-    "sql": "Ask topics as if they were tables.",
-    "pipeline": "Run data pipelines: projects of tables, and ready jobs that archive, transform and mirror topics.",
-    "backup": "Keep a whole broker in a folder.",
-    "restore": "Bring a broker back from a backup.",
-    "demo": "See it all work: a broker, a feed of orders, an aggregation on Spark, and its result.",
-    "bench": "Measure how fast a broker is from here.",
-    "doctor": "Check this machine and the broker, and say what to do.",
-    "completion": "Print the script that completes commands in a shell.",
+    "topic": "Create, list, describe, alter and delete topics.",
+    "produce": "Produce messages to a topic.",
+    "consume": "Consume and print the messages of a topic.",
+    "group": "List, describe, reset and delete consumer groups.",
+    "sql": "Query topics with SQL.",
+    "pipeline": "Run Spark pipelines: your own, and built-in jobs that archive, transform and mirror topics.",
+    "backup": "Back up all topics and groups of a broker.",
+    "restore": "Restore topics and groups from a backup.",
+    "demo": "Run an end-to-end demo: a broker, a stream of orders, and a Spark aggregation.",
+    "bench": "Measure throughput and latency of a broker.",
+    "doctor": "Check this machine and the broker for problems.",
+    "completion": "Print the shell completion script.",
 }
-"""Each is an object of the same name in the file of the same name; a test holds the texts to those of the commands."""
+"""Command NAME is the object NAME of `flymq.cli.commands.NAME`; a test compares these texts with the commands' own."""
 
 
 class _Nouns(Noun):
-    """Imports a command's file only when that command is used."""
+    """Imports a command's module only when that command is used."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            command: click.Command = getattr(import_module(f"flymq.cli.{name}"), name)
+            command: click.Command = getattr(import_module(f"flymq.cli.commands.{name}"), name)
             return command
-        if context.resilient_parsing:  # a shell asks for completions: a word that is no command has none
+        if context.resilient_parsing:  # shell completion: an unknown command has none
             return None
         raise click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=context)
 
@@ -61,7 +61,7 @@ def app() -> None:
     """FlyMQ: a distributed message queue.
 
     \b
-    Start a broker to try things out:   flymq server start --dev
-    Write and read:                     flymq produce greetings hello
+    Start a broker for development:     flymq server start --dev
+    Produce and consume:                flymq produce greetings hello
                                         flymq consume greetings
     """

@@ -1,7 +1,7 @@
-"""The options that all commands share: how to reach the broker, and how to print.
+"""Common options: the connection to the broker, and the output format.
 
-They may stand before or after the command, and the later one wins: each puts its value into the context's `meta`,
-which a command shares with the root. Nothing here loads the SDK.
+They may be given before or after the command, and the later one wins: each stores its value in the context's `meta`,
+which a command shares with the root. Nothing here imports the SDK.
 """
 
 from __future__ import annotations
@@ -11,72 +11,78 @@ from typing import Any
 
 import click
 
-from flymq.cli.amounts import parse_duration_ms
-
 _CONNECTION = "flymq.connection"
 _OUTPUT = "flymq.output"
 
 
 class ConnectionOption(click.Option):
-    """An option of the connection; it has a section of its own in a command's help."""
+    """A connection option; these have their own section in a command's help."""
 
 
 def connection_options(*, with_environment: bool) -> list[click.Option]:
-    """Return the options of the connection, most of them named as the SDK names its settings.
+    """Return the connection options, most of them named like the SDK's settings.
 
-    Only the root looks at the environment: else a variable would win over an option that stands before the command.
+    Only the root reads the environment: else a variable would override an option given before the command.
     """
 
     def option(names: list[str], text: str, variable: str | None = None, **attributes: Any) -> ConnectionOption:
         if variable and with_environment:
             attributes["envvar"] = variable
             text = f"{text}  [{variable}]"
-        attributes.setdefault("callback", _remember_setting)
+        attributes.setdefault("callback", _store_setting)
         return ConnectionOption(names, expose_value=False, help=text, **attributes)
 
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     return [
-        option(["--server"], "Broker; localhost:9092 if not given.", "FLYMQ_BOOTSTRAP", metavar="HOST:PORT"),
-        option(["--tls", "tls_enabled"], "Encrypt the connection.", "FLYMQ_TLS", is_flag=True, default=None),
-        option(["--ca-file", "tls_ca_file"], "Authorities to trust, PEM; implies --tls.", "FLYMQ_CA_FILE", type=file),
-        option(["--cert-file", "tls_cert_file"], "Certificate to show, PEM.", "FLYMQ_CERT_FILE", type=file),
-        option(["--key-file", "tls_key_file"], "Private key of the certificate, PEM.", "FLYMQ_KEY_FILE", type=file),
-        option(["--user", "username"], "Log in as this user.", "FLYMQ_USER", metavar="NAME"),
+        option(["--server"], "Broker address; default localhost:9092.", "FLYMQ_BOOTSTRAP", metavar="HOST:PORT"),
+        option(["--tls", "tls_enabled"], "Use TLS.", "FLYMQ_TLS", is_flag=True, default=None),
+        option(
+            ["--ca-file", "tls_ca_file"], "CA certificates to trust, PEM; implies --tls.", "FLYMQ_CA_FILE", type=file
+        ),
+        option(["--cert-file", "tls_cert_file"], "Client certificate, PEM.", "FLYMQ_CERT_FILE", type=file),
+        option(
+            ["--key-file", "tls_key_file"], "Private key of the client certificate, PEM.", "FLYMQ_KEY_FILE", type=file
+        ),
+        option(["--user", "username"], "User name.", "FLYMQ_USER", metavar="NAME"),
         option(["--password-file"], "File with the user's password.", "FLYMQ_PASSWORD_FILE", type=file),
         option(
             ["--timeout"],
-            "How long to wait for an answer; 30s if not given.",
+            "Request timeout; default 30s.",
             metavar="DURATION",
-            callback=_remember_duration,
+            callback=_store_duration,
         ),
     ]
 
 
-def _remember_setting(context: click.Context, option: click.Parameter, value: Any) -> None:
+def _store_setting(context: click.Context, option: click.Parameter, value: Any) -> None:
     if value is not None:
         context.meta.setdefault(_CONNECTION, {})[option.name] = value
 
 
-def _remember_duration(context: click.Context, option: click.Parameter, text: str | None) -> None:
+def _store_duration(context: click.Context, option: click.Parameter, text: str | None) -> None:
+    if text is None:
+        return
+    from flymq.cli.formats.units import parse_duration_ms
+
     try:
-        _remember_setting(context, option, None if text is None else parse_duration_ms(text))
+        _store_setting(context, option, parse_duration_ms(text))
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from None
 
 
 def connection_given(context: click.Context) -> dict[str, Any]:
-    """Return what was said about the connection, by the names of the options."""
+    """Return the connection options that were given, by name."""
     return dict(context.meta.get(_CONNECTION, {}))
 
 
 def output_option() -> click.Option:
     """Return `-o`."""
     choices = click.Choice(["table", "json"])
-    text = "How results are printed.  [default: table]"
-    return click.Option(["-o", "--output"], type=choices, expose_value=False, callback=_remember_output, help=text)
+    text = "Output format.  [default: table]"
+    return click.Option(["-o", "--output"], type=choices, expose_value=False, callback=_store_output, help=text)
 
 
-def _remember_output(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+def _store_output(context: click.Context, _option: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.meta[_OUTPUT] = value
 
@@ -90,7 +96,7 @@ acks_option = click.option(
     type=click.Choice(["none", "leader", "all"]),
     default="leader",
     show_default=True,
-    help="Whose answer to wait for.",
+    help="Acknowledgement to wait for: none, of the leader, or of all in-sync replicas.",
 )
 
 compression_option = click.option(
@@ -99,12 +105,12 @@ compression_option = click.option(
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="How batches are packed.",
+    help="Compression of batches.",
 )
 
 
 class _Sectioned(click.Command):
-    """Has a help that names subcommands first and the options of the connection last."""
+    """A command whose help lists subcommands first and connection options last."""
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
@@ -125,12 +131,12 @@ class LocalCommand(_Sectioned):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        if all(param.name != "output" for param in self.params):  # some have an -o of their own
+        if all(param.name != "output" for param in self.params):  # some have their own -o
             self.params.append(output_option())
 
 
 class BrokerCommand(LocalCommand):
-    """A command that talks to a broker."""
+    """A command that connects to a broker."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -138,14 +144,14 @@ class BrokerCommand(LocalCommand):
 
 
 class Noun(_Sectioned, click.Group):
-    """A group of commands, named in the order in which they were written."""
+    """A group of subcommands, listed in the order of their definition."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)
 
 
 def parse_assignment(text: str, option: str = "--set") -> tuple[str, str]:
-    """Split the NAME=VALUE that was given to an option."""
+    """Split the NAME=VALUE of an option."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint=f"'{option}'")

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, and notes on stderr for both."""
+"""Output of commands: tables or JSON on stdout, notes on stderr."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GAP = "   "
 
 
 def show(data: Any, table: Iterable[Sequence[object]]) -> None:
-    """Print `data` as JSON, or the same as a table, whose first row is its heading: as -o says."""
+    """Print `data` as JSON, or the table, whose first row is its heading, depending on -o."""
     if wants_json():
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
@@ -22,9 +22,9 @@ def show(data: Any, table: Iterable[Sequence[object]]) -> None:
 
 
 def aligned(table: Iterable[Sequence[object]]) -> list[str]:
-    """Return the rows as lines with columns of one width: numbers to the right, everything else to the left.
+    """Format rows as lines with aligned columns: numbers to the right, everything else to the left.
 
-    The same in a terminal and in a pipe, and never cut: `awk '{print $1}'` works on it.
+    The same in a terminal and in a pipe, and never truncated: `awk '{print $1}'` works on it.
     """
     heading, *rows = [[str(cell) for cell in row] for row in table]
     columns = list(zip(heading, *rows, strict=True))
@@ -40,7 +40,7 @@ def aligned(table: Iterable[Sequence[object]]) -> list[str]:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    """Whether these are numbers, some of which may be missing."""
+    """Whether all cells that are not empty are numbers."""
     known = [cell for cell in cells if cell not in ("", "-")]
     return bool(known) and all(cell.replace(",", "").replace(".", "").isdecimal() for cell in known)
 
@@ -51,5 +51,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def note(message: str) -> None:
-    """Tell the person, not the pipe."""
+    """Print a message to stderr."""
     click.echo(message, err=True)

@@ -1,1 +1,1 @@
-"""The SDK. Its cores are pure; `aio` is the implementation, `sync` the same names for code without an event loop."""
+"""The SDK: pure modules here, the asyncio implementation in `aio`, a blocking API with the same names in `sync`."""

@@ -1,8 +1,8 @@
-"""Gather records into batches, and say which batches may go now.
+"""Accumulate records into batches, and decide which batches can be sent now.
 
-Each partition has at most one batch on its way. What arrives meanwhile gathers behind it, so batching adapts to the
-load by itself: at rest a record leaves at once, alone; the busier the broker, the larger the batches. It also keeps the
-order of a partition through any retry, and makes sequence numbers simple.
+Each partition has at most one batch in flight. Records that arrive meanwhile accumulate behind it, so the batch size
+adapts to the load: on an idle connection a record is sent at once, alone; the busier the broker, the larger the
+batches. It also keeps the order within a partition through retries, and makes sequence numbers simple.
 
 The user's threads add; the client's loop takes. One lock guards both, held for a few hundred nanoseconds.
 """
@@ -18,7 +18,7 @@ from flymq.client.deliveries import Batch, Delivery
 from flymq.model.errors import ClientClosed
 
 RECORD_OVERHEAD_BYTES = 16
-"""What a record takes in a batch besides its key and value, about."""
+"""Approximate size of a record in a batch besides its key and value."""
 
 
 class PartitionQueue:
@@ -30,14 +30,14 @@ class PartitionQueue:
         self.topic = topic
         self.partition = partition
         self.batches: deque[Batch] = deque()
-        self.open: Batch | None = None  # the last batch, while records may join it
-        self.is_busy = False  # the first batch is on its way
+        self.open: Batch | None = None  # the last batch, while records can still be added
+        self.is_busy = False  # the first batch is in flight
         self.retry_at_s = 0.0
         self.next_sequence = 0
 
 
 class TopicQueues:
-    """The partitions of one topic, and whose turn it is for records without a key."""
+    """The partitions of one topic, and the round-robin position for records without a key."""
 
     __slots__ = ("batch_bytes_max", "name", "open_in_turn", "partition_count", "queues", "turn")
 
@@ -45,19 +45,19 @@ class TopicQueues:
         self.name = name
         self.batch_bytes_max = batch_bytes_max
         self.turn = -1
-        self.open_in_turn: Batch | None = None  # the open batch of the partition whose turn it is
+        self.open_in_turn: Batch | None = None  # the open batch of the current round-robin partition
         self.queues: list[PartitionQueue] = []
         self.partition_count = 0
         self.resize(partition_count)
 
     def resize(self, partition_count: int) -> None:
-        """Take more partitions, or fewer when the topic was made anew; queues left over just run dry."""
+        """Set the number of partitions: more, or fewer after the topic was recreated. Surplus queues drain."""
         self.queues += [PartitionQueue(self, n) for n in range(len(self.queues), partition_count)]
         self.partition_count = partition_count
 
 
 class Accumulator:
-    """All batches that are open, waiting or on their way, within a bound of bytes."""
+    """All batches that are open, queued or in flight, within a limit in bytes."""
 
     def __init__(
         self,
@@ -76,18 +76,18 @@ class Accumulator:
         self._lock = threading.Lock()
         self._used_bytes = 0
         self.topics: dict[str, TopicQueues] = {}
-        self._waiting: dict[PartitionQueue, None] = {}  # queues with a batch that is not on its way; an ordered set
-        self._pending: dict[Batch, None] = {}  # everything not settled yet; an ordered set
+        self._waiting: dict[PartitionQueue, None] = {}  # queues with a batch that is not in flight; an ordered set
+        self._pending: dict[Batch, None] = {}  # batches without an outcome yet; an ordered set
         self._flushes = 0
         self._room_waiters: list[Callable[[], None]] = []
 
     # --- the user's side --------------------------------------------------------------------------------------------
 
     def add(self, topic: TopicQueues, partition: int | None, record: tuple[Any, ...], size: int) -> Delivery:
-        """Put a record into a batch. Raises `BufferFull`.
+        """Add a record to a batch. Raises `BufferFull`.
 
-        Without a partition, records stay with one while its open batch takes more, then go to the next: round robin,
-        batch by batch.
+        Without a partition, records stick to one until its open batch is full, then go to the next: round robin, batch
+        by batch (sticky partitioning).
         """
         must_wake = False
         with self._lock:
@@ -107,7 +107,7 @@ class Accumulator:
         return delivery
 
     def add_batch(self, topic: TopicQueues, partition: int | None, records: list[Any], size: int) -> Batch:
-        """Queue records as a batch of their own, behind what waits already. Raises `BufferFull`."""
+        """Queue records as a separate batch, behind those queued already. Raises `BufferFull`."""
         with self._lock:
             if self._used_bytes + size > self._buffer_bytes_max:
                 self._check_room(size)
@@ -119,7 +119,7 @@ class Accumulator:
         return batch
 
     def on_room(self, size: int, callback: Callable[[], None]) -> None:
-        """Call back when there is room for `size` bytes; at once if there is."""
+        """Call back when the buffer has room for `size` bytes; at once if it has."""
         with self._lock:
             if self._used_bytes and self._used_bytes + size > self._buffer_bytes_max >= 0:
                 self._room_waiters.append(callback)
@@ -127,14 +127,14 @@ class Accumulator:
         callback()
 
     def _check_room(self, size: int) -> None:
-        """A record larger than the whole buffer passes when the buffer is empty."""
+        """A record larger than the whole buffer is accepted when the buffer is empty."""
         if self._buffer_bytes_max < 0:
             raise ClientClosed
         if self._used_bytes:
             raise BufferFull(size)
 
     def _open(self, topic: TopicQueues, partition: int | None, records: list[Any] | None) -> tuple[Batch, bool]:
-        """Begin a batch; say whether the client must be woken. One that comes with its records is closed at once."""
+        """Start a batch; return whether the client must be woken. A batch given with its records is closed at once."""
         if partition is None:
             queue = topic.queues[(topic.turn + 1) % topic.partition_count]
             topic.turn = queue.partition
@@ -153,7 +153,7 @@ class Accumulator:
     # --- the client's side ------------------------------------------------------------------------------------------
 
     def set_topic(self, name: str, partition_count: int, message_bytes_max: int) -> TopicQueues:
-        """Learn of a topic, or that its partitions or its limit have changed."""
+        """Add a topic, or update its partition count or size limit."""
         batch_bytes_max = min(self._batch_bytes_max, message_bytes_max)
         with self._lock:
             topic = self.topics.get(name)
@@ -164,7 +164,7 @@ class Accumulator:
         return topic
 
     def take_ready(self, now_s: float) -> tuple[list[tuple[PartitionQueue, Batch]], float | None]:
-        """Return the batches that go now, and when to ask again for those that still linger or wait for a retry."""
+        """Return the batches to send now, and when to check again for those that linger or wait for a retry."""
         ready: list[tuple[PartitionQueue, Batch]] = []
         next_s: float | None = None
         with self._lock:
@@ -185,14 +185,14 @@ class Accumulator:
         return ready, next_s
 
     def put_back(self, queue: PartitionQueue, retry_at_s: float) -> None:
-        """Let the batch that was on its way wait for another try, still before all others of its partition."""
+        """Queue the batch that was in flight for a retry, still before all others of its partition."""
         with self._lock:
             queue.is_busy = False
             queue.retry_at_s = retry_at_s
             self._waiting[queue] = None
 
     def finish(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Forget a batch whose outcome is known, and make its room free. Settle it after this."""
+        """Remove a batch whose outcome is known, and free its buffer space. Settle it after this."""
         with self._lock:
             assert queue.batches[0] is batch
             queue.batches.popleft()
@@ -207,17 +207,17 @@ class Accumulator:
             waiter()
 
     def pending(self) -> list[Batch]:
-        """Return everything whose outcome is not known yet, the oldest first."""
+        """Return the batches without an outcome yet, oldest first."""
         with self._lock:
             return list(self._pending)
 
     def waiting(self) -> list[tuple[PartitionQueue, Batch]]:
-        """Return the first batch of each partition that has none on its way."""
+        """Return the first batch of each partition that has none in flight."""
         with self._lock:
             return [(queue, queue.batches[0]) for queue in self._waiting]
 
     def reset_sequences(self) -> None:
-        """Count from 0 again in every partition. Batches on their way keep their old numbers; others get new ones."""
+        """Restart sequence numbers at 0 in every partition. Batches in flight keep theirs, others get new ones."""
         with self._lock:
             for topic in self.topics.values():
                 for queue in topic.queues:
@@ -226,7 +226,7 @@ class Accumulator:
                         queue.batches[0].encoded = None
 
     def close(self) -> None:
-        """Take no more records; those who wait for room are told so by their next try."""
+        """Accept no more records. Callers that wait for room wake up, and their next attempt raises."""
         with self._lock:
             self._buffer_bytes_max = -1
             waiters, self._room_waiters = self._room_waiters, []
@@ -234,7 +234,7 @@ class Accumulator:
             waiter()
 
     def begin_flush(self) -> None:
-        """Let nothing linger until `end_flush`."""
+        """Ignore the linger time until `end_flush`."""
         with self._lock:
             self._flushes += 1
 
@@ -253,7 +253,7 @@ class Accumulator:
 
 
 class BufferFull(Exception):
-    """There is no room for so many bytes now; wait with `on_room` and try again. Never reaches users."""
+    """The buffer has no room for this many bytes; wait with `on_room` and retry. Never reaches users."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(size_bytes)

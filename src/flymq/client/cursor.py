@@ -1,4 +1,4 @@
-"""Where a reader stands in one partition: what is fetched, what the user has in hand, what may be committed."""
+"""A consumer's position in one partition: what is fetched, what the user is processing, what can be committed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flymq.record.reading import Aborted
 
 
 class FetchedRun(NamedTuple):
-    """Batches as they came, still packed."""
+    """Fetched batches, not decoded yet."""
 
     batches: memoryview
     start_offset: int
@@ -24,9 +24,9 @@ class FetchedRun(NamedTuple):
 
 
 class Cursor:
-    """One partition of one reader.
+    """One partition of one consumer.
 
-    `version` changes whenever the reader jumps; whoever holds something that belongs to an older one drops it.
+    `version` changes with every seek; anything fetched or handed out under an older version is dropped.
     """
 
     __slots__ = (
@@ -35,7 +35,7 @@ class Cursor:
         "error",
         "fetch_offset",
         "high_watermark",
-        "in_hand",
+        "in_progress",
         "is_fetching",
         "is_paused",
         "is_ready",
@@ -53,7 +53,7 @@ class Cursor:
         self.version = 0
         self.is_paused = False
         self.is_fetching = False
-        self.is_ready = False  # it is in the fetcher's queue of those that have something
+        self.is_ready = False  # it is in the fetcher's queue of cursors with data or an error
         self.high_watermark = -1
         self.attempts = 0
         self.retry_at_s = 0.0
@@ -61,7 +61,7 @@ class Cursor:
         self.error: FlyMQError | None = None
         self.buffered_bytes = 0
         self.position = self.fetch_offset = position
-        self.in_hand: int | None = None  # the oldest record the user has and may not be done with
+        self.in_progress: int | None = None  # offset of the oldest record that the user may still be processing
 
     @property
     def name(self) -> TopicPartition:
@@ -69,16 +69,16 @@ class Cursor:
 
     @property
     def committable(self) -> int:
-        """The next offset to read for whoever continues after a crash now: nothing in hand would be skipped."""
-        return self.position if self.in_hand is None else self.in_hand
+        """The offset to commit: a consumer that resumes here skips no record that is still being processed."""
+        return self.position if self.in_progress is None else self.in_progress
 
-    def jump(self, offset: int) -> None:
-        """Go on reading at `offset`; drop what was read ahead."""
+    def seek(self, offset: int) -> None:
+        """Continue at `offset`; drop what was prefetched."""
         self.version += 1
         self.runs.clear()
         self.buffered_bytes = 0
         self.position = self.fetch_offset = offset
-        self.in_hand = None
+        self.in_progress = None
         self.is_fetching = False
         self.error = None
         self.retry_at_s = 0.0
@@ -94,13 +94,13 @@ class Cursor:
         return run
 
     def put_back(self, run: FetchedRun) -> None:
-        """Return a run that could be read only in part."""
+        """Put back a run that was decoded only in part."""
         self.runs.appendleft(run)
         self.buffered_bytes += len(run.batches)
 
 
-class Handout:
-    """Records of one partition on their way through the user's hands. Keeps the cursor right, record by record."""
+class PolledRecords:
+    """Decoded records of one partition while the user takes them. Updates the cursor record by record."""
 
     __slots__ = ("_next_offset", "_rest", "_version", "cursor")
 
@@ -111,39 +111,39 @@ class Handout:
         self._next_offset = next_offset
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield one by one; a record counts as done when the next is asked for. May be left and taken up again."""
+        """Yield one by one; a record counts as processed when the next is requested. Iteration can be resumed."""
         cursor, version = self.cursor, self._version
         for record in self._rest:
             if cursor.version != version:
                 return
             offset = record.offset
-            cursor.in_hand = offset
+            cursor.in_progress = offset
             cursor.position = offset + 1
             yield record
         self._finish()
 
     def __len__(self) -> int:
-        """Return how many records are left; none once the reader has jumped."""
+        """Return how many records are left; 0 after a seek."""
         return length_hint(self._rest) if self.cursor.version == self._version else 0
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return up to `count` records, all of them in the user's hands until `release`."""
+        """Return up to `count` records, all of them in progress until `release`."""
         if self.cursor.version != self._version:
             return []
         records = list(islice(self._rest, count))
         if records:
-            self.cursor.in_hand = records[0].offset
+            self.cursor.in_progress = records[0].offset
             self.cursor.position = records[-1].offset + 1
         if not length_hint(self._rest):
             self.cursor.position = self._next_offset
         return records
 
     def release(self) -> None:
-        """The user is done with what was taken."""
+        """The user has processed what was taken."""
         if self.cursor.version == self._version:
-            self.cursor.in_hand = None
+            self.cursor.in_progress = None
 
     def _finish(self) -> None:
         if self.cursor.version == self._version:
-            self.cursor.in_hand = None
+            self.cursor.in_progress = None
             self.cursor.position = self._next_offset

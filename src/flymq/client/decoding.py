@@ -1,4 +1,4 @@
-"""From fetched batches to the records users see: unpacked, decrypted, deserialized."""
+"""Turn fetched batches into the records users see: decompress, decode, decrypt, deserialize."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flymq.record.record import Header, Record
 
 
 class Decoder:
-    """What one reader does to every record."""
+    """Decryption and deserialization as one consumer is configured."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class Decoder:
         self._is_plain = cipher is None and key_deserializer is None and value_deserializer is None
 
     def decode(self, topic: str, partition: int, run: FetchedRun) -> tuple[list[ConsumerRecord], FetchedRun | None]:
-        """Return the records of a run; with a record that cannot be read, those before it and the run from there on.
+        """Return the records of a run; if one cannot be read, those before it, and the rest of the run from there on.
 
-        Raises the record's error when it is the first.
+        Raises the error of the unreadable record if it is the first.
         """
         records = parse_records(run.batches, start_offset=run.start_offset, aborted=run.aborted)
         if self._is_plain:
@@ -47,7 +47,7 @@ class Decoder:
         return decoded, None
 
     def decode_one(self, topic: str, partition: int, record: Record) -> ConsumerRecord:
-        """Return one record; an error names its place."""
+        """Return one record; an error names its topic, partition and offset."""
         try:
             key, value, headers = self._values(record)
         except UnreadableRecord as error:

@@ -1,7 +1,7 @@
-"""What becomes of a record that was handed over: known for its whole batch at once.
+"""The outcome of a record that was sent: known for its whole batch at once.
 
-A `Delivery` is a future that costs next to nothing: a batch and a place in it. All deliveries of a batch share its
-outcome, and only one that is waited for makes the machinery of waiting.
+A `Delivery` is a cheap future: a batch and an index into it. All deliveries of a batch have its outcome, and only one
+that is waited for creates a lock or an asyncio future.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from flymq.client.records import NO_TIMESTAMP, RecordMetadata
 from flymq.model.errors import FlyMQError, RequestTimedOut
 
 OnDelivery = Callable[[RecordMetadata | None, FlyMQError | None], None]
-"""Called with the place of the record, or with the reason why it has none."""
+"""Called with the metadata of the record, or with the error why it was not written."""
 
 logger = logging.getLogger(__name__)
 
-_settling = threading.Lock()  # between a batch that is settled and a thread that starts to wait for it
+_settling = threading.Lock()  # guards the race between settling a batch and starting to wait for it
 
 
 def _new_lock() -> None:
-    """A thread that held the lock at a fork does not exist in the child."""
+    """The thread that held the lock at the time of a fork does not exist in the child."""
     global _settling
     _settling = threading.Lock()
 
@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 class Batch:
-    """Records of one partition on their way to the broker, and in the end their place or their error."""
+    """Records of one partition on their way to the broker, and finally their base offset or error."""
 
     __slots__ = (
         "_waiters",
@@ -65,12 +65,12 @@ class Batch:
         self.encoded: bytearray | None = None
         self.attempts = 0
         self.identity: object = None  # of the producer, as written into `encoded`
-        self.ambiguous = False  # whether an unanswered try may have been carried out
+        self.ambiguous = False  # whether an attempt without an answer may have been written
         self.base_offset = -1
         self.timestamp = NO_TIMESTAMP
         self.error: FlyMQError | None = None
         self.is_settled = False
-        self.is_reported = False  # whether anybody looked at the outcome
+        self.is_reported = False  # whether the user has seen the outcome
         self._waiters: list[Callable[[], None]] = []
 
     def succeed(self, base_offset: int, timestamp: int) -> None:
@@ -83,7 +83,7 @@ class Batch:
         self._settle()
 
     def when_settled(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` once the outcome is known: at once if it is, else in the client's own thread."""
+        """Call `waiter` when the outcome is known: now if it is, else from the client's thread."""
         with _settling:
             if not self.is_settled:
                 self._waiters.append(waiter)
@@ -91,7 +91,7 @@ class Batch:
         waiter()
 
     def metadata(self, index: int) -> RecordMetadata:
-        """Return the place of one record, or raise why it has none."""
+        """Return the metadata of one record, or raise the error of the batch."""
         assert self.is_settled
         self.is_reported = True
         if self.error is not None:
@@ -123,7 +123,7 @@ class Delivery:
         return self.batch.is_settled
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait until the broker has answered. Not for use inside an event loop: `await` the delivery there."""
+        """Block until the broker has acknowledged. Not for use in an event loop: `await` the delivery there."""
         wait_for_batch(self.batch, timeout_s)
         return self.batch.metadata(self.index)
 
@@ -133,14 +133,14 @@ class Delivery:
         return self.batch.error
 
     def add_callback(self, callback: OnDelivery) -> None:
-        """Call back once the outcome is known, in the client's own thread: do not block there."""
+        """Call back when the outcome is known, from the client's thread: do not block there."""
         batch, index = self.batch, self.index
 
         def report() -> None:
             batch.is_reported = True
             try:
                 callback(None if batch.error else batch.metadata(index), batch.error)
-            except Exception:  # a user's mistake must not keep other records from being settled
+            except Exception:  # a failing callback must not keep other records from being settled
                 logger.exception("a delivery callback failed")
 
         batch.when_settled(report)
@@ -155,12 +155,12 @@ class Delivery:
 
 
 class BatchResult(Sequence[RecordMetadata]):
-    """Where the records of one `produce_batch` call were written, in their order. Looked up when asked for."""
+    """The metadata of the records of a `produce_batch` call, in their order. Computed on access."""
 
     __slots__ = ("_batches", "_chosen", "_placed")
 
     def __init__(self, chosen: Sequence[int | None], batches: Sequence[tuple[int | None, Batch]]) -> None:
-        self._chosen = chosen  # the partition asked for by each record
+        self._chosen = chosen  # the partition requested for each record
         self._batches = batches  # those of one partition in the order of their records
         self._placed: list[tuple[Batch, int]] | None = None
 
@@ -183,7 +183,7 @@ class BatchResult(Sequence[RecordMetadata]):
         return f"<BatchResult of {len(self)} records in {len(self._batches)} batches>"
 
     def _place(self) -> list[tuple[Batch, int]]:
-        """Find the batch of each record, and its place there."""
+        """Find the batch of each record, and its index there."""
         places: dict[int | None, list[tuple[Batch, int]]] = {}
         for partition, batch in self._batches:
             places.setdefault(partition, []).extend((batch, at) for at in range(batch.count))
@@ -192,18 +192,18 @@ class BatchResult(Sequence[RecordMetadata]):
 
 
 def wait_for_batch(batch: Batch, timeout_s: float | None = None) -> None:
-    """Block this thread until the outcome is known."""
+    """Block this thread until the batch has an outcome."""
     if batch.is_settled:
         return
     gate = threading.Lock()
     gate.acquire()
     batch.when_settled(gate.release)
     if not gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
-        raise RequestTimedOut(f"the batch for {batch.topic}-{batch.partition} was not answered in {timeout_s} s")
+        raise RequestTimedOut(f"the batch for {batch.topic}-{batch.partition} was not acknowledged in {timeout_s} s")
 
 
 async def settled(batch: Batch) -> None:
-    """Wait in an event loop until the outcome is known."""
+    """Wait in an event loop until the batch has an outcome."""
     if batch.is_settled:
         return
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What administration returns: topics, partitions and groups as plain values."""
+"""Results of admin calls: topics, partitions and groups as plain values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flymq.model.names import TopicPartition
 
 
 class TopicInfo(NamedTuple):
-    """One line of a list of topics."""
+    """A topic, as listed."""
 
     name: str
     partitions: int
@@ -18,7 +18,7 @@ class TopicInfo(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """Where a partition lives and what it holds. `end_offset` is the offset the next record will get."""
+    """Replicas, offsets and size of a partition. `end_offset` is the offset of the next record to be written."""
 
     partition: int
     leader: int
@@ -30,7 +30,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """All about one topic. `settings` has every setting, `overrides` the names of those set for this topic."""
+    """A topic in detail. `settings` has every setting, `overrides` the names of those set for this topic."""
 
     name: str
     topic_id: bytes
@@ -51,7 +51,7 @@ class BrokerInfo(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The brokers, and which of them decides."""
+    """The brokers, and which of them is the controller."""
 
     cluster_id: str
     controller: int
@@ -59,7 +59,7 @@ class ClusterDescription(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """One line of a list of groups."""
+    """A consumer group, as listed."""
 
     name: str
     state: str
@@ -67,7 +67,7 @@ class GroupInfo(NamedTuple):
 
 
 class GroupMemberInfo(NamedTuple):
-    """One member of a group and what it reads."""
+    """A member of a group and its assignment."""
 
     member: str
     client_id: str
@@ -76,7 +76,7 @@ class GroupMemberInfo(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind in one partition; -1 where it is not known."""
+    """Committed offset and lag of a group in one partition; -1 where unknown."""
 
     topic: str
     partition: int
@@ -88,7 +88,7 @@ class GroupLag(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """Members, shares and lag of one group."""
+    """Members, assignments and lag of a group."""
 
     name: str
     state: str

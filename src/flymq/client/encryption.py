@@ -3,9 +3,9 @@
     value  = nonce: 12 bytes | ciphertext | tag: 16 bytes
     header = "flymq-key" : key id, the first 8 bytes of the key's SHA-256 in hex
 
-The key id tells readers which of their keys to use, so keys can be changed without rewriting what is stored: write with
-the new key, keep the old ones for reading. Keys and headers of records stay readable, since the broker's partitions and
-compaction go by the key. Needs the extra `flymq[encryption]`.
+The key id tells consumers which of their keys to use, so keys can be rotated without rewriting stored records: encrypt
+with the new key, keep the old ones for decryption. Record keys and headers are not encrypted, since partitioning and
+compaction use the key. Needs the extra `flymq[encryption]`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEY_BYTES = 32
 KEY_HEADER = "flymq-key"
 _NONCE_BYTES = 12
 _ENTROPY = system_entropy()  # the operating system's, never a seeded one: nonces must not repeat
-_KEY_HINT = "Make one with flymq.generate_key() and keep it outside the broker."
+_KEY_HINT = "Generate one with flymq.generate_key() and store it outside the broker."
 
 
 def generate_key() -> str:
@@ -51,7 +51,7 @@ def key_id(key: bytes) -> str:
 
 
 class Cipher:
-    """Encrypts with one key and decrypts with any it knows."""
+    """Encrypts with one key and decrypts with any of several."""
 
     def __init__(self, encryption_key: Key, decryption_keys: Iterable[Key] = (), *, required: bool = True) -> None:
         active = parse_key(encryption_key)
@@ -61,7 +61,7 @@ class Cipher:
         self._header: Header = (KEY_HEADER, self._active_id.encode())
 
     def encrypt(self, value: bytes | None, headers: Sequence[Header]) -> tuple[bytes | None, Sequence[Header]]:
-        """Return the value to send and its headers. A null value stays null: compaction must see a deletion."""
+        """Return the encrypted value and its headers. A null value stays null: compaction must see the tombstone."""
         if value is None:
             return None, headers
         nonce = _random_bytes(_NONCE_BYTES)
@@ -69,7 +69,7 @@ class Cipher:
         return sealed, (*headers, self._header)
 
     def decrypt(self, value: bytes | None, headers: Sequence[Header]) -> tuple[bytes | None, Sequence[Header]]:
-        """Return what was encrypted, and the headers without ours."""
+        """Return the decrypted value, and the headers without the key id."""
         from cryptography.exceptions import InvalidTag
 
         if value is None:

@@ -1,7 +1,7 @@
-"""Producers and consumers for those who come from Kafka: the classes and property names they know.
+"""Producer and consumer with the class and property names of Kafka's Java client, for those who know them.
 
-Properties are those of Kafka's clients (`bootstrap.servers`, `group.id`, `linger.ms`, …). A property FlyMQ has no use
-for is refused by its name rather than ignored in silence.
+Properties are those of Kafka's clients (`bootstrap.servers`, `group.id`, `linger.ms`, …). An unsupported property is
+rejected by name, not silently ignored.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from flymq.client import serializers
+from flymq.client.appender import Headers
 from flymq.client.deliveries import Delivery, OnDelivery
-from flymq.client.intake import Headers
 from flymq.client.records import ConsumerRecord
 from flymq.client.sync.client import FlyMQClient
 from flymq.client.sync.consumer import Consumer
@@ -160,14 +160,14 @@ class ProducerRecord:
 
 
 class MessageProducer:
-    """Sends records. Made from a mapping of Kafka's producer properties."""
+    """Sends records. Takes a mapping of Kafka's producer properties."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         connection, producer = _translate(properties or {}, _CONNECTION, _PRODUCER)
         self._client = FlyMQClient(**connection, **producer)
 
     def send(self, record: ProducerRecord, callback: OnDelivery | None = None) -> Delivery:
-        """Put a record into a batch; the delivery, or the callback, tells its place."""
+        """Add a record to a batch; the delivery, or the callback, gets its partition and offset."""
         return self._client.default_producer().send(
             record.topic,
             record.value,
@@ -179,11 +179,11 @@ class MessageProducer:
         )
 
     def flush(self) -> None:
-        """Wait until everything sent is written."""
+        """Wait until everything sent is acknowledged."""
         self._client.flush()
 
     def close(self) -> None:
-        """Write what is left, then disconnect."""
+        """Flush, then disconnect."""
         self._client.close()
 
     def __enter__(self) -> MessageProducer:
@@ -196,7 +196,7 @@ class MessageProducer:
 
 
 class MessageConsumer:
-    """Reads topics as a member of a group. Made from a mapping of Kafka's consumer properties."""
+    """Reads topics as a member of a consumer group. Takes a mapping of Kafka's consumer properties."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         connection, consumer = _translate(properties or {}, _CONNECTION, _CONSUMER)
@@ -205,13 +205,13 @@ class MessageConsumer:
         self._consumer: Consumer | None = None
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """Read these topics, instead of those before."""
+        """Subscribe to these topics, replacing the current subscription."""
         names = [topics] if isinstance(topics, str) else list(topics)
         self.unsubscribe()
         self._consumer = self._client.consumer(*names, **self._settings)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more; leave the group."""
+        """Leave the group and stop reading."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -222,15 +222,15 @@ class MessageConsumer:
         return self._subscribed().poll(timeout_ms)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Save how far the group has read."""
+        """Commit the group's offsets: those given, or of everything polled so far."""
         self._subscribed().commit(offsets)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on with the record at `offset`."""
+        """Continue with the record at `offset`."""
         self._subscribed().seek(*partition, offset)
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the partitions this consumer reads now."""
+        """Return the partitions assigned to this consumer."""
         return self._subscribed().assignment()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a client counts: connections, requests and their latency, errors, retries, records. Prometheus can read it."""
+"""Client metrics: connections, requests and their latency, errors, retries, records; also in Prometheus format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flymq.model.histogram import BOUNDS_S, Histogram
 
 
 class LatencyHistogram(Histogram):
-    """Latencies by size, as the broker counts them too, and the longest of all."""
+    """A latency histogram with the same buckets as the broker's, and the maximum."""
 
     __slots__ = ("max_s",)
 
@@ -23,9 +23,9 @@ class LatencyHistogram(Histogram):
         super().observe(seconds)
         self.max_s = max(self.max_s, seconds)
 
-    def quantile_ms(self, share: float) -> float:
-        """Return a latency that at least `share` of the requests did not exceed; exact within a factor of 2.5."""
-        wanted = share * self.count
+    def quantile_ms(self, fraction: float) -> float:
+        """Return the latency that at least `fraction` of the requests did not exceed, within a factor of 2.5."""
+        wanted = fraction * self.count
         seen = 0
         for bound_s, count in zip((*BOUNDS_S, self.max_s), self.counts, strict=True):
             seen += count
@@ -41,7 +41,7 @@ class LatencyHistogram(Histogram):
 
 @dataclass(frozen=True, slots=True)
 class ClientMetrics:
-    """The counts at one moment. Counters only grow; `connections` and `requests_in_flight` are how many there are."""
+    """A snapshot. `connections` and `requests_in_flight` are gauges, the other counts only grow."""
 
     connections: int = 0
     connects: int = 0
@@ -63,15 +63,15 @@ class ClientMetrics:
     request_latency: Histogram = field(default_factory=Histogram)
 
     def prometheus(self, *others: ClientMetrics) -> str:
-        """Return these counts as text for Prometheus, with those of other clients of the same program.
+        """Return the metrics in Prometheus text format, with those of other clients of the same program.
 
-        What tells them apart is their `client_id`, so each of them needs its own.
+        They are told apart by the label `client_id`, so each client needs its own.
         """
         return "".join(_page([self, *others]))
 
 
 class Counters:
-    """What the parts of a client count into."""
+    """The live counters of a client."""
 
     def __init__(self, client_id: str = "") -> None:
         self.client_id = client_id
@@ -116,13 +116,13 @@ class Counters:
 
 _GAUGES: Sequence[tuple[str, str, Callable[[ClientMetrics], float]]] = (
     ("flymq_client_connections", "Open connections.", lambda each: each.connections),
-    ("flymq_client_requests_in_flight", "Requests without an answer yet.", lambda each: each.requests_in_flight),
+    ("flymq_client_requests_in_flight", "Requests waiting for an answer.", lambda each: each.requests_in_flight),
 )
 _COUNTERS: Sequence[tuple[str, str, Callable[[ClientMetrics], float]]] = (
-    ("flymq_client_connects_total", "Connections ever made.", lambda each: each.connects),
-    ("flymq_client_connect_failures_total", "Connections that could not be made.", lambda each: each.connect_failures),
+    ("flymq_client_connects_total", "Connections opened.", lambda each: each.connects),
+    ("flymq_client_connect_failures_total", "Failed connection attempts.", lambda each: each.connect_failures),
     ("flymq_client_requests_total", "Requests sent.", lambda each: each.requests),
-    ("flymq_client_retries_total", "What was tried again.", lambda each: each.retries),
+    ("flymq_client_retries_total", "Retried requests and batches.", lambda each: each.retries),
     ("flymq_client_records_sent_total", "Records written.", lambda each: each.records_sent),
     ("flymq_client_records_received_total", "Records read.", lambda each: each.records_received),
     ("flymq_client_bytes_sent_total", "Bytes sent.", lambda each: each.bytes_sent),
@@ -143,6 +143,6 @@ def _page(clients: Iterable[ClientMetrics]) -> Iterator[str]:
     )
     yield from histograms(
         "flymq_client_request_duration_seconds",
-        "From a request to its answer; a wait that was asked for is part of it.",
+        "Request latency, including the time a fetch waits at the broker for data.",
         [(at, each.request_latency) for at, each in named],
     )

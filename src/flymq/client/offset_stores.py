@@ -1,7 +1,7 @@
-"""Where a group's offsets are kept: in the broker, or in a store of the program's own.
+"""Where a group's committed offsets are stored: in the broker, or in a store of the application.
 
-A store of one's own is for programs whose results live somewhere else: with offsets and results in one database, both
-can be written in one of its transactions. The broker still shares out the partitions.
+An external store is for applications whose results are in a database: offsets and results can then be written in one
+database transaction. The broker still assigns the partitions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from flymq.model.names import TopicPartition
 
 
 class OffsetStore(Protocol):
-    """Keeps the next offset to read of each group, topic and partition. Called in a thread; may block."""
+    """Stores the next offset to read of each group, topic and partition. Called in a thread; may block."""
 
     def load(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the offsets that are known of these partitions."""
+        """Return the stored offsets of these partitions; leave out those without one."""
 
     def save(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these, all or none, so that they survive the program."""
+        """Store these offsets durably and atomically: all or none."""
 
 
 class SqliteOffsets:
-    """Offsets in a table of an SQLite database, made when it is not there."""
+    """Offsets in a table of an SQLite database, created if missing."""
 
     _TABLE = """
         CREATE TABLE IF NOT EXISTS flymq_offsets (

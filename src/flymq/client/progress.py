@@ -1,4 +1,4 @@
-"""How far a partition is done when its records are worked on at the same time and finish in any order."""
+"""Which offset of a partition can be committed when its records are processed in parallel and finish in any order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flymq.client.cursor import Cursor
 
 
 class Progress:
-    """The records of one partition that were started. Only what is done without a gap may be committed."""
+    """The records of one partition in progress. Only what is finished without a gap can be committed."""
 
     __slots__ = ("_cursor", "_done", "_started", "_version")
 
@@ -20,7 +20,7 @@ class Progress:
 
     @property
     def is_current(self) -> bool:
-        """False once the reader has jumped or lost the partition: what was started then counts no more."""
+        """False after a seek or when the partition was revoked: what was started before no longer counts."""
         return self._cursor.version == self._version
 
     def start(self, offset: int) -> None:
@@ -35,4 +35,4 @@ class Progress:
 
     def _update(self) -> None:
         if self.is_current:
-            self._cursor.in_hand = self._started[0] if self._started else None
+            self._cursor.in_progress = self._started[0] if self._started else None

@@ -13,7 +13,7 @@ NO_TIMESTAMP = -1
 
 
 class RecordMetadata(int):
-    """Where a record was written. It *is* its offset, so it can be compared, printed and counted with."""
+    """Where a record was written. It is an `int`, the offset, so it can be compared, printed and calculated with."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 def consumer_records(topic: str, partition: int, records: Iterable[Record]) -> list[ConsumerRecord]:
-    """Return `records` as users see them. Runs for every record read: nothing but the constructor."""
+    """Return `records` as users see them. Hot path, runs for every record read: nothing but the constructor."""
     return [
         ConsumerRecord(topic, partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers)
         for record in records

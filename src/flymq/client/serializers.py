@@ -1,7 +1,7 @@
-"""From a program's values to bytes and back.
+"""Serializers and deserializers.
 
-A serializer is any function from a value to bytes; a deserializer any function from bytes to a value. Neither sees
-`None`: it stays null, which under a key means that the key is deleted.
+A serializer is any function from a value to bytes; a deserializer any function from bytes to a value. `None` is never
+passed to them: it stays null, which with a key is a tombstone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Deserializer = Callable[[bytes], Any]
 
 
 def to_bytes(value: Any) -> bytes:
-    """Take bytes as they are and text as UTF-8: what is done when no serializer is set."""
+    """The default serializer: bytes as they are, str as UTF-8."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise SerializationFailed(
-        f"a {type(value).__name__} is neither bytes nor text",
+        f"a {type(value).__name__} is neither bytes nor str",
         hint="Set `value_serializer`, for example flymq.serializers.to_json.",
     )
 
@@ -66,7 +66,7 @@ def pydantic_of(model: Any) -> Deserializer:
 
 
 def serialize(serializer: Serializer | None, value: Any) -> bytes | None:
-    """Apply a serializer; its failures get one name."""
+    """Apply a serializer; whatever it raises becomes `SerializationFailed`."""
     if value is None:
         return None
     if serializer is None:
@@ -74,18 +74,18 @@ def serialize(serializer: Serializer | None, value: Any) -> bytes | None:
     try:
         data = serializer(value)
     except Exception as error:  # whatever a user's function raises
-        raise SerializationFailed(f"{_name(serializer)} refused a {type(value).__name__}: {error}") from error
+        raise SerializationFailed(f"{_name(serializer)} failed on a {type(value).__name__}: {error}") from error
     return to_bytes(data)
 
 
 def deserialize(deserializer: Deserializer, data: bytes | None) -> Any:
-    """Apply a deserializer; its failures get one name."""
+    """Apply a deserializer; whatever it raises becomes `DeserializationFailed`."""
     if data is None:
         return None
     try:
         return deserializer(data)
     except Exception as error:  # whatever a user's function raises
-        raise DeserializationFailed(f"{_name(deserializer)} refused {len(data)} bytes: {error}") from error
+        raise DeserializationFailed(f"{_name(deserializer)} failed on {len(data)} bytes: {error}") from error
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -1,7 +1,7 @@
 """Every setting of the SDK: its name, type, default and limits.
 
-A setting exists twice: in a frozen dataclass, which checks it, and in a `TypedDict`, which lets every constructor take
-it as a typed keyword. A test keeps the two in step.
+Each setting exists twice: in a frozen dataclass, which validates it, and in a `TypedDict`, which makes it a typed
+keyword argument of every constructor. A test compares the two.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 DEFAULT_ADDRESS = "localhost:9092"
 DEFAULT_PORT = 9092
 ADDRESS_VARIABLE = "FLYMQ_BOOTSTRAP"
-"""Environment variable with the address for programs that name none."""
+"""Environment variable with the bootstrap address, if none is given."""
 
 Address = tuple[str, int]
 C = TypeVar("C")
 
 
 class ConnectionSettings(TypedDict, total=False):
-    """How to reach the brokers."""
+    """How to connect to the brokers."""
 
     client_id: str
     tls_enabled: bool
@@ -50,7 +50,7 @@ class ConnectionSettings(TypedDict, total=False):
 
 
 class CodecSettings(TypedDict, total=False):
-    """What happens to keys and values between the program and the wire."""
+    """End-to-end encryption of values."""
 
     encryption_key: Key | None
     decryption_keys: Sequence[Key]
@@ -58,7 +58,7 @@ class CodecSettings(TypedDict, total=False):
 
 
 class TracingSettings(TypedDict, total=False):
-    """Whether sends and the work on records show in traces."""
+    """OpenTelemetry tracing of sends and of processing."""
 
     tracing: bool | TracerProvider
 
@@ -103,12 +103,12 @@ class ConsumerSettings(TypedDict, total=False):
 
 
 class ClientSettings(ConnectionSettings, CodecSettings, TracingSettings, ProducerSettings, total=False):
-    """What a client takes: how to reach the brokers, and how its own `produce` sends."""
+    """Settings of a client: the connection, and how its own `produce` sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionConfig:
-    """How to reach the brokers, checked."""
+    """How to connect to the brokers, validated."""
 
     addresses: tuple[Address, ...] = (("localhost", DEFAULT_PORT),)
     client_id: str = "flymq-python"
@@ -129,12 +129,12 @@ class ConnectionConfig:
         _check_at_least(self, 1, "connect_timeout_ms", "request_timeout_ms", "retry_backoff_ms", "retry_backoff_max_ms")
         _check_at_least(self, 100, "metadata_max_age_ms")
         if (self.username is None) != (self.password is None):
-            raise InvalidSetting("`username` and `password` are set together or not at all")
+            raise InvalidSetting("set both `username` and `password`, or neither")
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise InvalidSetting("`tls_key_file` needs `tls_cert_file`")
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return what TLS needs, or None when it is off. Reads the certificate files."""
+        """Return the TLS context, or None when TLS is off. Reads the certificate files."""
         if self.tls_context is not None:
             return self.tls_context
         if not (self.tls_enabled or self.tls_ca_file or self.tls_cert_file):
@@ -152,7 +152,7 @@ class ConnectionConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """How records are sent, checked."""
+    """How records are sent, validated."""
 
     acks: Acks = Acks.LEADER
     compression: Compression = Compression.NONE
@@ -175,12 +175,12 @@ class ProducerConfig:
         if self.retries is not None:
             _check_at_least(self, 0, "retries")
         if self.idempotent and self.acks is Acks.NONE:
-            raise InvalidSetting("`idempotent` needs answers: use acks 'leader' or 'all'")
+            raise InvalidSetting("`idempotent` needs acknowledgements: use acks 'leader' or 'all'")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """How records are read, checked."""
+    """How records are read, validated."""
 
     start: str = "earliest"
     isolation: Isolation = Isolation.READ_COMMITTED
@@ -225,13 +225,13 @@ def parse_addresses(servers: str | Iterable[str] | None) -> tuple[Address, ...]:
 
 
 def pick(config: type[C], settings: Mapping[str, Any], **more: Any) -> C:
-    """Build one of the configs above from those of the settings that belong to it."""
+    """Build one of the configs above from the settings that belong to it."""
     names = {field.name for field in fields(config)}  # type: ignore[arg-type]
     return config(**{name: value for name, value in settings.items() if name in names}, **more)
 
 
 def check_known(settings: Mapping[str, Any], *kinds: type) -> None:
-    """Refuse a misspelt setting by its name."""
+    """Reject an unknown or misspelt setting by name."""
     known = {name for kind in kinds for name in kind.__annotations__}
     for name in settings:
         if name not in known:

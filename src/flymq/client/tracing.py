@@ -1,9 +1,9 @@
-"""Spans of OpenTelemetry: one for every send, one for the work on every record read.
+"""OpenTelemetry tracing: a span for every send, and one for processing each record.
 
-    span of the send → header `traceparent` of the record → span of the work on it, in whatever program that is done
+    span `send` → record header `traceparent` → span `process`, in whichever program consumes the record
 
-They follow OpenTelemetry's semantic conventions for messaging. This module needs the extra `flymq[tracing]`, and only a
-client that was asked for traces imports it: the others have no part of it in their way.
+Spans follow OpenTelemetry's semantic conventions for messaging. This module needs the extra `flymq[tracing]` and is
+imported only by clients with tracing on: the others pay nothing for it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from flymq import __version__
 from flymq.client.accumulator import Accumulator, BufferFull, TopicQueues
+from flymq.client.appender import Headers, RecordAppender, SplitRecords
 from flymq.client.deliveries import Batch, Delivery
 from flymq.client.encryption import Cipher
-from flymq.client.intake import Headers, Intake, Shares
 from flymq.client.records import ConsumerRecord
 from flymq.client.settings import ProducerConfig
 from flymq.model.errors import FlyMQError
@@ -35,22 +35,22 @@ class Tracing:
     """The spans of one client."""
 
     def __init__(self, client_id: str, provider: TracerProvider | None = None) -> None:
-        """Take the program's own provider if none is given."""
+        """Without a provider, use the global one."""
         self._client_id = client_id
         self._tracer = trace.get_tracer(SYSTEM, __version__, provider)
 
-    def intake(self, accumulator: Accumulator, config: ProducerConfig, cipher: Cipher | None) -> Intake:
-        return TracedIntake(self, accumulator, config, cipher)
+    def appender(self, accumulator: Accumulator, config: ProducerConfig, cipher: Cipher | None) -> RecordAppender:
+        return TracedAppender(self, accumulator, config, cipher)
 
     def start_send(self, topic: str) -> Span:
-        """Begin the span of a send; whoever settles it ends it."""
+        """Start the span of a send; it ends when the batch is settled."""
         return self._tracer.start_span(
             f"send {topic}", kind=SpanKind.PRODUCER, attributes=self._attributes("send", topic)
         )
 
     @contextmanager
     def process(self, record: ConsumerRecord, group: str) -> Iterator[None]:
-        """Trace what is done within as work on `record`, a child of the span that sent it."""
+        """Trace the block as processing of `record`, a child of the span that sent it."""
         sent_in = _context_of(record.headers)
         sender = trace.get_current_span(sent_in).get_span_context()
         attributes = self._attributes("process", record.topic)
@@ -84,8 +84,8 @@ class Tracing:
         }
 
 
-class TracedIntake(Intake):
-    """The way of a record into the accumulator, with a span that lasts until the broker has answered."""
+class TracedAppender(RecordAppender):
+    """Adds records to the accumulator, each with a span that lasts until the broker has acknowledged it."""
 
     def __init__(
         self, tracing: Tracing, accumulator: Accumulator, config: ProducerConfig, cipher: Cipher | None
@@ -93,7 +93,7 @@ class TracedIntake(Intake):
         super().__init__(accumulator, config, cipher)
         self._tracing = tracing
 
-    def put(
+    def append(
         self,
         topic: TopicQueues,
         value: Any,
@@ -104,9 +104,9 @@ class TracedIntake(Intake):
     ) -> Delivery:
         span = self._tracing.start_send(topic.name)
         try:
-            delivery = super().put(topic, value, key, partition, _with_context(headers, span), timestamp_ms)
+            delivery = super().append(topic, value, key, partition, _with_context(headers, span), timestamp_ms)
         except BufferFull:
-            raise  # the caller comes again; a span that is never ended is never told of
+            raise  # the caller will retry; a span that is never ended is never exported
         except Exception as error:
             _fail(span, error)
             span.end()
@@ -114,15 +114,15 @@ class TracedIntake(Intake):
         delivery.batch.when_settled(partial(_end_send, span, delivery))
         return delivery
 
-    def share_out(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> Shares:
-        """As without traces, with one span for all the records, which all carry its context."""
+    def split(self, topic: TopicQueues, messages: Iterable[Any], partition: int | None) -> SplitRecords:
+        """As without tracing, with one span for all the records, each of which carries its context."""
         span = self._tracing.start_send(topic.name)
         context = _headers_of(span)
         try:
             given = self._records(messages)
             records = [(key, value, (*(more[0] if more else ()), *context)) for key, value, *more in given]
             span.set_attribute("messaging.batch.message_count", len(records))
-            return self._share(topic, records, partition)._replace(settled=partial(_end_batch, span))
+            return self._split(topic, records, partition)._replace(settled=partial(_end_batch, span))
         except Exception as error:
             _fail(span, error)
             span.end()
@@ -139,14 +139,14 @@ def _headers_of(span: Span) -> list[tuple[str, bytes]]:
 
 
 def _with_context(headers: Headers | None, span: Span) -> Headers:
-    """Add the span's context. One that is there already came with a record that is passed on; the span knows it."""
+    """Add the span's context, in place of the one that a forwarded record brings along."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     fields = get_global_textmap().fields
     return [*(pair for pair in pairs if pair[0] not in fields), *_headers_of(span)]
 
 
 def _context_of(headers: Sequence[Header]) -> Context:
-    """Return the context that a record was sent in; an empty one if it tells of none."""
+    """Return the trace context in the headers of a record; an empty one if there is none."""
     propagator = get_global_textmap()
     carrier = {
         name: value.decode(errors="replace")
@@ -176,7 +176,7 @@ def _end_batch(span: Span, batches: Sequence[Batch]) -> None:
 
 
 def _place(partition: int, offset: int | None) -> dict[str, str | int]:
-    """Tell where a record lies; the offset is not known of one that nobody acknowledged."""
+    """Return partition and offset as attributes; the offset is unknown with acks=none."""
     place: dict[str, str | int] = {"messaging.destination.partition.id": str(partition)}
     if offset is not None:
         place["messaging.flymq.offset"] = offset

@@ -1,10 +1,10 @@
-"""Ways to share partitions among the members of a group. Pure: the same members and partitions give the same shares.
+"""Ways to assign partitions to the members of a group. Pure: the same members and partitions, the same assignments.
 
 - range: of each topic, neighbouring partitions to each member, so that equal keys of several topics meet
 - roundrobin: all partitions in turn
 - sticky: even, and every partition that can stays with whoever has it
-- cooperative-sticky: as sticky; and a partition that must move is given to nobody until its holder has let go of it.
-  A member whose share has shrunk lets go and joins again; nobody else stops reading meanwhile.
+- cooperative-sticky: as sticky; but a partition that must move is assigned to nobody until its holder has revoked it.
+  A member whose assignment has shrunk revokes and joins again; nobody else stops reading meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flymq.coordination.entries import MemberValue
 from flymq.coordination.subscriptions import encode_assignment, understand
 from flymq.model.names import TopicPartition
 
-Shares: TypeAlias = dict[str, list[TopicPartition]]
+Assignments: TypeAlias = dict[str, list[TopicPartition]]
 """Member id → its partitions."""
 
 
@@ -31,58 +31,58 @@ class Wish:
     instance: str = ""
 
 
-def assign_range(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
-    shares: Shares = {member: [] for member in wishes}
+def assign_range(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Assignments:
+    assignments: Assignments = {member: [] for member in wishes}
     for topic, members in _subscribers(wishes, partition_counts).items():
         each, more = divmod(partition_counts[topic], len(members))
         start = 0
         for position, member in enumerate(members):
             end = start + each + (position < more)
-            shares[member] += [TopicPartition(topic, partition) for partition in range(start, end)]
+            assignments[member] += [TopicPartition(topic, partition) for partition in range(start, end)]
             start = end
-    return shares
+    return assignments
 
 
-def assign_roundrobin(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
-    shares: Shares = {member: [] for member in wishes}
+def assign_roundrobin(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Assignments:
+    assignments: Assignments = {member: [] for member in wishes}
     turn = cycle(_in_order(wishes))
     for topic in _subscribers(wishes, partition_counts):
         for partition in range(partition_counts[topic]):
             member = next(member for member in turn if topic in wishes[member].topics)
-            shares[member].append(TopicPartition(topic, partition))
-    return shares
+            assignments[member].append(TopicPartition(topic, partition))
+    return assignments
 
 
-def assign_sticky(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
+def assign_sticky(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Assignments:
     subscribers = _subscribers(wishes, partition_counts)
     free = {
         TopicPartition(topic, partition): None for topic in subscribers for partition in range(partition_counts[topic])
     }
-    shares: Shares = {member: [] for member in wishes}
+    assignments: Assignments = {member: [] for member in wishes}
     for member in _in_order(wishes):
         for held in wishes[member].owned:
             if held in free and held.topic in wishes[member].topics:
                 del free[held]
-                shares[member].append(held)
+                assignments[member].append(held)
     # Those that few members want go first: what everybody wants can still even things out afterwards.
     for partition in sorted(free, key=lambda name: (len(subscribers[name.topic]), name)):
-        _lightest(shares, subscribers[partition.topic]).append(partition)
-    _even_out(shares, subscribers)
-    return shares
+        _lightest(assignments, subscribers[partition.topic]).append(partition)
+    _even_out(assignments, subscribers)
+    return assignments
 
 
-def assign_cooperative_sticky(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Shares:
+def assign_cooperative_sticky(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]) -> Assignments:
     holders: dict[TopicPartition, set[str]] = {}
     for member, wish in wishes.items():
         for partition in wish.owned:
             holders.setdefault(partition, set()).add(member)
     return {
-        member: [partition for partition in share if not holders.get(partition, set()) - {member}]
-        for member, share in assign_sticky(wishes, partition_counts).items()
+        member: [partition for partition in held if not holders.get(partition, set()) - {member}]
+        for member, held in assign_sticky(wishes, partition_counts).items()
     }
 
 
-ASSIGNORS: dict[str, Callable[[Mapping[str, Wish], Mapping[str, int]], Shares]] = {
+ASSIGNORS: dict[str, Callable[[Mapping[str, Wish], Mapping[str, int]], Assignments]] = {
     "range": assign_range,
     "roundrobin": assign_roundrobin,
     "sticky": assign_sticky,
@@ -91,14 +91,14 @@ ASSIGNORS: dict[str, Callable[[Mapping[str, Wish], Mapping[str, int]], Shares]] 
 """The names are those Kafka's consumers use."""
 
 
-def share_out(protocol: str, members: Iterable[MemberValue], partition_counts: Mapping[str, int]) -> dict[str, bytes]:
-    """Return each member's share, in the bytes it will be given."""
+def assign(protocol: str, members: Iterable[MemberValue], partition_counts: Mapping[str, int]) -> dict[str, bytes]:
+    """Return each member's assignment, in the bytes it will be given."""
     wishes = {}
     for member in members:
         subscription = understand(member.metadata(protocol))
         wishes[member.member_id] = Wish(set(subscription.topics), subscription.owned, member.instance)
-    shares = ASSIGNORS[protocol](wishes, partition_counts)
-    return {member: encode_assignment(sorted(share)) for member, share in shares.items()}
+    assignments = ASSIGNORS[protocol](wishes, partition_counts)
+    return {member: encode_assignment(sorted(held)) for member, held in assignments.items()}
 
 
 def _in_order(wishes: Mapping[str, Wish]) -> list[str]:
@@ -116,27 +116,29 @@ def _subscribers(wishes: Mapping[str, Wish], partition_counts: Mapping[str, int]
     return dict(sorted(found.items()))
 
 
-def _lightest(shares: Shares, members: list[str]) -> list[TopicPartition]:
-    """Return the smallest share among these members."""
-    return min((shares[member] for member in members), key=len)
+def _lightest(assignments: Assignments, members: list[str]) -> list[TopicPartition]:
+    """Return the smallest assignment among these members."""
+    return min((assignments[member] for member in members), key=len)
 
 
-def _even_out(shares: Shares, subscribers: Mapping[str, list[str]]) -> None:
-    """Move partitions from the largest shares to smaller ones while that helps. Every move makes them more even, so it
-    ends; and since only the largest gives, no more is moved than must be."""
-    while any(_move_one(share, shares, subscribers) for share in sorted(shares.values(), key=len, reverse=True)):
+def _even_out(assignments: Assignments, subscribers: Mapping[str, list[str]]) -> None:
+    """Move partitions from the largest assignments to smaller ones while that helps. Every move makes them more even,
+    so it ends; and since only the largest gives, no more is moved than must be."""
+    while any(
+        _move_one(held, assignments, subscribers) for held in sorted(assignments.values(), key=len, reverse=True)
+    ):
         continue
 
 
-def _move_one(share: list[TopicPartition], shares: Shares, subscribers: Mapping[str, list[str]]) -> bool:
+def _move_one(held: list[TopicPartition], assignments: Assignments, subscribers: Mapping[str, list[str]]) -> bool:
     """Give one partition to somebody who has at least two fewer, if anybody who wants it has."""
     tried = set()
-    for partition in reversed(share):
+    for partition in reversed(held):
         if partition.topic not in tried:
             tried.add(partition.topic)
-            target = _lightest(shares, subscribers[partition.topic])
-            if len(share) - len(target) > 1:
-                share.remove(partition)
+            target = _lightest(assignments, subscribers[partition.topic])
+            if len(held) - len(target) > 1:
+                held.remove(partition)
                 target.append(partition)
                 return True
     return False

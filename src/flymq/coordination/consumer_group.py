@@ -1,7 +1,7 @@
 """A group whose members the broker tells one by one what to read, as Kafka's KIP-848 has it. Time is passed in.
 
-A member comes, goes or wants something else, or a topic does: it is decided anew who is to have what. The epoch of the
-group goes up, and each member has a new *target*. At its heartbeats it goes there from what it has, and all read on:
+A member joins, leaves or subscribes to something else, or a topic changes: the target assignment is computed again. The
+epoch of the group goes up, and each member has a new *target*. It gets there with its heartbeats, while all read on:
 
     1. what it has and is not to have any more, it is told to give up: `assigned` shrinks, `revoking` tells what is left
     2. it says that it has: now it is in the group's epoch, and gets what it is to have and nobody else holds
@@ -46,13 +46,14 @@ from flymq.model.names import TopicPartition, is_internal
 JOINS = 0
 LEAVES = -1
 IS_AWAY = -2
-"""Epochs with a meaning of their own. A static member that is away keeps its share for a session."""
+"""Epochs with a meaning of their own. A static member that is away keeps its assignment for a session."""
 
 UNIFORM = "uniform"
 SERVER_ASSIGNORS = {UNIFORM: assign_sticky, "range": assign_range}
 """The names are Kafka's; `uniform` keeps every partition it can where it is."""
 
-read_pattern = lru_cache(maxsize=256)(TopicPattern)
+read_pattern = lru_cache(maxsize=128)(TopicPattern)
+"""As many as RE2 keeps itself. Each may hold up to a megabyte, if it is hostile; a usual one holds a few kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class ConsumerGroup:
         patterns = {member.value.pattern for member in self.members.values() if member.value.pattern}
         return topic in self.topics() or any(read_pattern(pattern).matches(topic) for pattern in patterns)
 
-    def shares(self) -> dict[str, list[TopicPartition]]:
+    def assignments(self) -> dict[str, list[TopicPartition]]:
         """Return what each member may read now."""
         return {name: list(member.value.assigned) for name, member in self.members.items()}
 
@@ -181,7 +182,7 @@ class ConsumerGroup:
     def check(self, beat: Beat) -> None:
         """Raise what is wrong with a heartbeat."""
         if beat.assignor and beat.assignor not in SERVER_ASSIGNORS:
-            raise UnsupportedAssignor(f"partitions are shared out by {' or '.join(SERVER_ASSIGNORS)}")
+            raise UnsupportedAssignor(f"the assignors are {' or '.join(SERVER_ASSIGNORS)}")
         if beat.pattern:
             read_pattern(beat.pattern)
         if beat.epoch == JOINS:

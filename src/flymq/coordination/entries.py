@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from flymq.model.errors import InvalidBatch
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
-from flymq.record.header import Buffer
-from flymq.record.reading import parse_pairs
+from flymq.record.header import Buffer, split_batches
+from flymq.record.reading import parse_rows
 
 NO_GENERATION = -1
 
@@ -41,15 +42,15 @@ class MemberValue(_Value, frozen=True):
 
     member_id: str
     protocols: tuple[tuple[str, bytes], ...]
-    """Names of the ways to share partitions, best first, each with what the member wants in that one's own bytes."""
+    """Names of assignors, best first, each with what the member wants in that one's own bytes."""
     instance: str = ""
     client_id: str = ""
     host: str = ""
     session_timeout_ms: int = 30_000
     rebalance_timeout_ms: int = 60_000
     assigned_by_broker: bool = False
-    """When it leads, it leaves it to the broker to share out, and to notice new partitions."""
-    share: bytes = b""
+    """When it leads, it leaves it to the broker to assign partitions, and to notice new ones."""
+    assignment: bytes = b""
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols)[protocol]
@@ -63,22 +64,22 @@ class GroupValue(_Value, frozen=True):
     protocol: str = ""
     leader: str = ""
     members: tuple[MemberValue, ...] = ()
-    is_shared: bool = True
-    """Whether every member has its share; until then the leader is at it."""
+    is_assigned: bool = True
+    """Whether every member has its assignment; until then the leader is working on it."""
     partition_counts: tuple[tuple[str, int], ...] = ()
-    """What was there to share when the broker did it."""
+    """Number of partitions of each topic when the broker assigned them."""
     changed_at_ms: int = 0
 
 
 class ConsumerGroupKey(_Key, frozen=True, tag="consumer_group"):
-    """A group whose members are each told their own share, one by one, by the broker."""
+    """A group to whose members the broker assigns partitions one by one (KIP-848)."""
 
     group: str
 
 
 class ConsumerGroupValue(_Value, frozen=True):
     epoch: int = 0
-    """Counts how often it was decided anew who is to read what."""
+    """Goes up whenever the target assignments change."""
     assignor: str = ""
     changed_at_ms: int = 0
 
@@ -95,7 +96,7 @@ class ConsumerMemberValue(_Value, frozen=True):
     pattern: str = ""
     """A regular expression: the member also wants every topic whose whole name matches."""
     assignor: str = ""
-    """The way to share out that it would like; empty: any."""
+    """The assignor it asks for; empty: any."""
     instance: str = ""
     client_id: str = ""
     host: str = ""
@@ -231,6 +232,7 @@ _VALUES: dict[type[Key], msgspec.msgpack.Decoder[Any]] = {
     TransactionKey: msgspec.msgpack.Decoder(TransactionValue),
     QueryKey: msgspec.msgpack.Decoder(QueryValue),
 }
+ALL_KINDS: tuple[type[Key], ...] = tuple(_VALUES)
 _KEYS = msgspec.msgpack.Decoder(Key)
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -242,8 +244,35 @@ def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> bytearray:
     return encode_batch(rows, timestamp_ms=now_ms)
 
 
-def parse_entries(run: Buffer) -> Iterator[Entry]:
-    """Yield the entries of a run of batches, in order."""
-    for key, value in parse_pairs(run):
+class Unreadable(NamedTuple):
+    """A record of an internal topic that is no entry of it, whoever wrote it."""
+
+    offset: int
+    reason: str
+    key: bytes | None = None
+    value: bytes | None = None
+
+
+def read_entries(run: Buffer, kinds: tuple[type[Key], ...]) -> Iterator[Entry | Unreadable]:
+    """Yield what a run of batches holds, in order: entries of these kinds, and whatever else was found there."""
+    view = memoryview(run)
+    for position, header in split_batches(run):
+        try:
+            rows = parse_rows(view[position : position + header.size])
+        except InvalidBatch as error:
+            yield Unreadable(header.base_offset, error.message)
+            continue
+        for offset, _, key, value in rows:
+            yield _read_entry(offset, key, value, kinds)
+
+
+def _read_entry(
+    offset: int, key: bytes | None, value: bytes | None, kinds: tuple[type[Key], ...]
+) -> Entry | Unreadable:
+    try:
         parsed: Key = _KEYS.decode(key or b"")
-        yield parsed, None if value is None else _VALUES[type(parsed)].decode(value)
+        if not isinstance(parsed, kinds):
+            return Unreadable(offset, f"entries of the kind {type(parsed).__name__} do not belong here", key, value)
+        return parsed, None if value is None else _VALUES[type(parsed)].decode(value)
+    except msgspec.MsgspecError as error:
+        return Unreadable(offset, str(error), key, value)

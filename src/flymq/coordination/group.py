@@ -1,12 +1,12 @@
 """One group: its members, the generation they are in, and how it gets to the next one. Time is passed in.
 
-    EMPTY ──join──▶ PREPARING ──all have joined, or time is over──▶ COMPLETING ──the leader has shared out──▶ STABLE
-                        ▲                                        └──the broker has shared out──▶ STABLE
+    EMPTY ──join──▶ PREPARING ──all have joined, or time is over──▶ COMPLETING ──the leader has assigned────▶ STABLE
+                        ▲                                        └──the broker has assigned────▶ STABLE
                         └─────── a member comes, goes, or wants something else ──────────┘
 
-What outlives a crash is a `GroupValue`, written when a generation begins and when its shares are known. Members that
-are on their way into the next generation are known only here; after a crash they come again. A generation is in the
-log before anybody hears of it, so its number never means two things.
+What survives a crash is a `GroupValue`, written when a generation begins and when its assignments are known. Members
+that are joining the next generation are known only here; after a crash they join again. A generation is in the log
+before any member is told its number, so a number never means two things.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import Enum
 
 import msgspec
 
-from flymq.coordination.assignors import ASSIGNORS, share_out
+from flymq.coordination.assignors import ASSIGNORS, assign
 from flymq.coordination.entries import Entry, GroupKey, GroupValue, MemberValue
 from flymq.coordination.offsets import Offsets
 from flymq.coordination.subscriptions import understand, understand_assignment
@@ -35,7 +35,7 @@ from flymq.model.errors import (
 from flymq.model.names import TopicPartition
 
 CONSUMER = "consumer"
-"""The kind of a group whose members share partitions."""
+"""The kind of a group whose members read partitions."""
 
 
 class GroupState(Enum):
@@ -95,7 +95,7 @@ class Member:
     is_joining: bool = False
     """It waits for the next generation."""
     is_syncing: bool = False
-    """It waits for, or has got, its share of this generation."""
+    """It waits for, or has got, its assignment of this generation."""
     deadline_s: float | None = None
     """Taken for dead then, unless it speaks or waits for us."""
 
@@ -145,7 +145,7 @@ class Group:
             return GroupState.PREPARING
         if not self.members:
             return GroupState.EMPTY
-        return GroupState.STABLE if self.value.is_shared else GroupState.COMPLETING
+        return GroupState.STABLE if self.value.is_assigned else GroupState.COMPLETING
 
     @property
     def is_unused(self) -> bool:
@@ -161,9 +161,9 @@ class Group:
                     wanted.update(understand(metadata).topics)
         return wanted
 
-    def shares(self) -> dict[str, list[TopicPartition]]:
+    def assignments(self) -> dict[str, list[TopicPartition]]:
         """Return what each member reads, as far as it is written in a way the broker understands."""
-        return {name: understand_assignment(member.value.share) for name, member in self.members.items()}
+        return {name: understand_assignment(member.value.assignment) for name, member in self.members.items()}
 
     # --- apply
 
@@ -280,10 +280,10 @@ class Group:
             return member_id
         self._check_instance(member_id, join.instance)
         leads_itself = member_id == self.value.leader and not join.assigned_by_broker
-        # A leader that joins again wants to share out anew; one that returns under its instance name only its place.
+        # A leader that joins again wants to assign again; one that returns under its instance name only its place.
         calls_together = leads_itself and bool(join.member_id) and self.state is GroupState.STABLE
         wants_change = calls_together or member.value.protocols != join.protocols
-        member.value = msgspec.structs.replace(saved, share=member.value.share)
+        member.value = msgspec.structs.replace(saved, assignment=member.value.assignment)
         member.touch(now_s)
         if wants_change:
             self._prepare(now_s, is_new=False)
@@ -304,7 +304,7 @@ class Group:
     # --- the next generation
 
     def reconsider(self, partition_counts: Mapping[str, int], now_s: float) -> None:
-        """Share out anew if there is more or less to share than last time."""
+        """Rebalance if there are more or fewer partitions than last time."""
         if self.state is GroupState.STABLE and self._is_watched_by_broker(self.value.leader):
             wanted = {topic: partition_counts.get(topic, 0) for topic in self.topics()}
             if wanted != dict(self.value.partition_counts):
@@ -329,22 +329,25 @@ class Group:
             if self._is_watched_by_broker(leader):
                 counts = tuple((topic, partition_counts.get(topic, 0)) for topic in sorted(self.topics()))
             by_broker = self._is_watched_by_broker(leader) and protocol in ASSIGNORS
-            shares = share_out(protocol, coming, dict(counts)) if by_broker else {}
+            assignments = assign(protocol, coming, dict(counts)) if by_broker else {}
             members = tuple(
-                msgspec.structs.replace(member, share=shares.get(member.member_id, b"")) for member in coming
+                msgspec.structs.replace(member, assignment=assignments.get(member.member_id, b"")) for member in coming
             )
             value = GroupValue(self.generation + 1, self.kind, protocol, leader, members, by_broker, counts, now_ms)
         return [(GroupKey(self.name), value)]
 
-    def decide_shares(self, member_id: str, generation: int, shares: Mapping[str, bytes], now_ms: int) -> list[Entry]:
-        """Give everybody the share the leader has chosen for it. Nothing to write when they are known already."""
+    def decide_assignments(
+        self, member_id: str, generation: int, assignments: Mapping[str, bytes], now_ms: int
+    ) -> list[Entry]:
+        """Give every member the assignment the leader has chosen. Nothing to write when they are known already."""
         if self.state is not GroupState.COMPLETING or member_id != self.value.leader:
             return []
         assert generation == self.generation
         members = tuple(
-            msgspec.structs.replace(member, share=shares.get(member.member_id, b"")) for member in self.value.members
+            msgspec.structs.replace(member, assignment=assignments.get(member.member_id, b""))
+            for member in self.value.members
         )
-        value = msgspec.structs.replace(self.value, members=members, is_shared=True, changed_at_ms=now_ms)
+        value = msgspec.structs.replace(self.value, members=members, is_assigned=True, changed_at_ms=now_ms)
         return [(GroupKey(self.name), value)]
 
     def decide_forget(self) -> list[Entry]:
@@ -352,7 +355,7 @@ class Group:
         return [(GroupKey(self.name), None)] if self.generation else []
 
     def sync(self, member_id: str, generation: int, now_s: float, *, instance: str = "") -> None:
-        """A member asks for its share; it has to wait for it unless the group is STABLE."""
+        """A member asks for its assignment; it has to wait for it unless the group is STABLE."""
         self.heartbeat(member_id, generation, now_s, instance=instance)
         self.members[member_id].is_syncing = True
 
@@ -376,7 +379,9 @@ class Group:
             return
         member = self.check_member(member_id, generation, instance=instance)
         if self.state is GroupState.COMPLETING:
-            raise RebalanceInProgress(f"the group {self.name!r} is being shared out; nobody has read anything yet")
+            raise RebalanceInProgress(
+                f"the group {self.name!r} is rebalancing: nobody has read anything in this generation yet"
+            )
         if now_s is not None:
             member.touch(now_s)
 
@@ -384,7 +389,7 @@ class Group:
         """A member lives; raise what it must know."""
         self.check_member(member_id, generation, instance=instance).touch(now_s)
         if self.state is GroupState.PREPARING:
-            raise RebalanceInProgress(f"the group {self.name!r} is being shared out anew")
+            raise RebalanceInProgress(f"the group {self.name!r} is rebalancing")
 
     def leave(self, member_id: str, now_s: float, *, instance: str = "") -> None:
         """A member goes."""
@@ -450,7 +455,7 @@ class Group:
         return max((member.value.rebalance_timeout_ms for member in self.members.values()), default=0) / 1000
 
     def _is_watched_by_broker(self, leader: str) -> bool:
-        """Whether the broker, not the leader, looks out for new partitions, and shares them out if it knows how."""
+        """Whether the broker, not the leader, notices new partitions, and assigns them if it knows the assignor."""
         member = self.members.get(leader)
         return member is not None and member.value.assigned_by_broker
 

@@ -1,14 +1,14 @@
 """All groups of one partition of `__offsets`: the table that its log, replayed, gives again.
 
 A group is of one of two types: all its members go from one generation to the next together (`Group`, which Kafka calls
-classic), or the broker tells each one its share (`ConsumerGroup`). One that has no members can become one of the other
-type; its offsets stay, and its numbers go on, so that none means two things.
+classic), or the broker assigns partitions to each one (`ConsumerGroup`). One without members can change its type; its
+offsets stay, and its generations go on, so that no number means two things.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import (
@@ -35,6 +35,8 @@ G = TypeVar("G", Group, ConsumerGroup)
 
 class GroupTable:
     """Groups by name. One exists from its first member or commit on."""
+
+    kinds: ClassVar[tuple[type[Key], ...]] = (GroupKey, ConsumerGroupKey, ConsumerMemberKey, OffsetKey, PendingKey)
 
     def __init__(self, limits: GroupLimits) -> None:
         self._limits = limits

@@ -1,7 +1,7 @@
 """What a member of a consumer group wants and what it gets, in the bytes that Kafka's consumers exchange.
 
-The broker shares partitions out for native members and leaves it to the leader for Kafka's. Because both write these
-same bytes, members of both kinds can be in one group.
+The broker assigns partitions for native members and leaves it to the leader for Kafka's. Because both write these same
+bytes, members of both kinds can be in one group.
 
     subscription   version i16 | topics [string] | user data: bytes | from 1: owned partitions | from 2: generation i32
                    | from 3: rack: nullable string
@@ -13,13 +13,13 @@ Strings have a length of two bytes, arrays and bytes of four; all big-endian, -1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
 from flymq.model.errors import InvalidRequest
-from flymq.model.names import TopicPartition
+from flymq.model.names import TopicPartition, by_topic
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -66,7 +66,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def parse_assignment(raw: bytes) -> list[TopicPartition]:
-    """Read a member's share; raise `InvalidRequest` when it is none. No bytes at all are an empty one."""
+    """Read a member's assignment; raise `InvalidRequest` when it is none. No bytes at all are an empty one."""
     if not raw:
         return []
     reader = _Reader(raw)
@@ -75,19 +75,11 @@ def parse_assignment(raw: bytes) -> list[TopicPartition]:
 
 
 def understand_assignment(raw: bytes) -> list[TopicPartition]:
-    """Read a member's share; nothing if its leader wrote it in a way of its own."""
+    """Read a member's assignment; nothing if its leader wrote it in a format of its own."""
     try:
         return parse_assignment(raw)
     except InvalidRequest:
         return []
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Group partitions by their topics, both in the order in which they come."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return found
 
 
 def _string(text: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from flymq.coordination.attempts import Attempt, parse_attempt
 from flymq.coordination.entries import Entry, Key, QueryKey, QueryValue, TransactionKey, TransactionValue, Value
@@ -14,6 +14,8 @@ V = TypeVar("V")
 
 class TransactionTable:
     """Transactional ids, and how far each query has come."""
+
+    kinds: ClassVar[tuple[type[Key], ...]] = (TransactionKey, QueryKey)
 
     def __init__(self) -> None:
         self._transactions: dict[str, TransactionValue] = {}

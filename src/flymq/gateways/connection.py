@@ -1,8 +1,8 @@
-"""What every protocol's connection has in common: who is there, how much may be in work, when to stop reading.
+"""What connections of all protocols have in common: who is there, how much may be in progress, when to stop reading.
 
 A connection reads on only while three things hold: its answers leave (the peer reads them), not too many of its
-requests are in work, and there is memory left. So a client that does not read, or sends without end, waits in its own
-socket; nothing grows here.
+requests are in progress, and there is memory left. So a client that does not read, or sends without end, waits in its
+own socket; nothing grows here.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from flymq.broker.fetching import WaitingFetch
-from flymq.broker.partition import Slice
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.records import Slice, WaitingFetch
+from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
-from flymq.gateways.requests import Requests
 from flymq.host.clock import Clock
 from flymq.wire.framing import SCRATCH_BYTES
 
-Later = asyncio.Future[Any] | WaitingFetch
+Awaited = asyncio.Future[Any] | WaitingFetch[Any]
+"""What an answer waits for."""
 
 
 class AnswerLater(NamedTuple):
     """An answer that is made from what will come. Cheaper than a coroutine, which needs a task."""
 
-    waiting: Later
+    awaited: Awaited
     answer: Callable[[Any], Any]
+
+
+def answer_when(awaited: Awaited | None, answer: Callable[[], Any]) -> Any:
+    """Answer at once, or when what is awaited is done."""
+    return answer() if awaited is None else AnswerLater(awaited, lambda _: answer())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,8 @@ class SharedByConnections:
 
     clock: Clock
     budget: BufferBudget
-    produce_quota: ClientQuota
-    fetch_quota: ClientQuota
     limits: ConnectionLimits
-    requests: Requests = field(default_factory=Requests)
+    requests: Requests
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
     """What the loop receives into: it reads one socket at a time. Another broker of the process has another loop."""
 
@@ -61,15 +64,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, shared: SharedByConnections) -> None:
         self.shared = shared
-        self.peer_host = ""
+        self.caller = Caller(self.protocol)
         self.local_address: tuple[str, int] = ("", 0)
-        self.client_id = ""
-        self.principal = ""
         self.last_active_s = shared.clock.monotonic_s()
         self.on_closed: Callable[[], None] = lambda: None
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        self._waiting: dict[Later, None] = {}
+        self._awaited: dict[Awaited, None] = {}
         self._gathered: list[Buffer | Slice] | None = None
         self._held_bytes = 0
         self._is_draining = False
@@ -83,12 +84,12 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._outbox = Outbox(transport)
-        self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
+        self.caller.address = (transport.get_extra_info("peername") or ("",))[0]
         self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for waiting in list(self._waiting):
-            waiting.cancel()
+        for awaited in list(self._awaited):
+            awaited.cancel()
         if self._outbox is not None:
             self._outbox.close()
         self._hold(0)
@@ -103,12 +104,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def inflight(self) -> int:
         """Requests that wait for their answer."""
-        return len(self._waiting)
-
-    @property
-    def quota_name(self) -> str:
-        """Under which name this client's bytes are counted."""
-        return self.principal or self.client_id or self.peer_host
+        return len(self._awaited)
 
     def close_when_sent(self) -> None:
         """Send what is to be sent, then close; read nothing more."""
@@ -156,31 +152,26 @@ class Connection(asyncio.BufferedProtocol):
         if gathered:
             self.send(gathered)
 
-    def answer_later(self, waiting: Later, answer: Callable[[Later], None]) -> None:
+    def answer_later(self, awaited: Awaited, answer: Callable[[Awaited], None]) -> None:
         """Call `answer` when it is done, if the client is still there; the wait ends with the connection."""
 
-        def done(waiting: Later) -> None:
-            self._waiting.pop(waiting, None)
-            if self.is_open and not waiting.cancelled():
-                answer(waiting)
+        def done(awaited: Awaited) -> None:
+            self._awaited.pop(awaited, None)
+            if self.is_open and not awaited.cancelled():
+                answer(awaited)
                 self._reconsider()
 
-        self._waiting[waiting] = None
-        waiting.add_done_callback(done)
+        self._awaited[awaited] = None
+        awaited.add_done_callback(done)
 
     # --- read or not
 
-    def charge(self, quota: ClientQuota, size: int) -> int:
-        """Count bytes towards the client's quota. When it is over, read nothing for the returned milliseconds."""
-        if not quota.is_set:
-            return 0
-        now_s = self.shared.clock.monotonic_s()
-        wait_ms = quota.throttle_ms(self.quota_name, now_s, size)
+    def throttle(self, wait_ms: int) -> None:
+        """Read nothing for so long: the client is over its quota."""
         if wait_ms > 0:
-            self._throttled_until_s = max(self._throttled_until_s, now_s + wait_ms / 1000)
+            self._throttled_until_s = max(self._throttled_until_s, self.shared.clock.monotonic_s() + wait_ms / 1000)
             asyncio.get_running_loop().call_later(wait_ms / 1000, self._reconsider)
             self._reconsider()
-        return wait_ms
 
     def hold(self, received_bytes: int) -> None:
         """Say how much memory an unfinished request takes."""
@@ -211,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._is_draining
             or self._ends_when_sent
-            or len(self._waiting) >= shared.limits.inflight_max
+            or len(self._awaited) >= shared.limits.inflight_max
             or self._throttled_until_s > shared.clock.monotonic_s()
         )
 
@@ -220,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         transport, outbox = self._transport, self._outbox
         if transport is None or outbox is None or transport.is_closing():
             return
-        if self._ends_when_sent and outbox.is_empty and not self._waiting and not self._gathered:
+        if self._ends_when_sent and outbox.is_empty and not self._awaited and not self._gathered:
             transport.close()
             return
         must_pause = self._must_pause()

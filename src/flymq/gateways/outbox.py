@@ -1,5 +1,8 @@
 """What a connection has to send, in order: bytes through the transport, large slices of a log by sendfile.
 
+A slice that sendfile cannot send (TLS, a file without a descriptor) is read piece by piece as the transport drains, so
+that it is never whole in memory.
+
 sendfile moves pages from the cache to the socket without a copy through Python, but it cannot share a socket with a
 transport that has bytes left to send. So: the transport's buffer is kept empty before a slice goes out, and while the
 socket is full the kernel tells us by a second descriptor of it, since the loop allows only one owner of each.
@@ -11,14 +14,29 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
-from flymq.broker.partition import Slice
-from flymq.storage.segment import LogSlice
+from flymq.broker.service.records import Slice
+from flymq.model.errors import StorageError
 
-SENDFILE_BYTES_MIN = 256 << 10  # below, one read and one send cost less (measured; docs/performance.md)
+SLICE_BYTES_MIN = 256 << 10  # below, one read and one send cost less (measured; docs/performance.md)
 _SENDFILE_BYTES_MAX = 4 << 20  # at once, so that one reader does not hold up the loop
+_READ_BYTES_MAX = 1 << 20  # of a slice in memory at once
 
 Buffer = bytes | bytearray | memoryview
+_BUFFERS = (bytes, bytearray, memoryview)
+
+
+class FileSlice(Protocol):
+    """A part of a file, sent when its turn comes."""
+
+    position: int
+    length: int
+
+    @property
+    def descriptor(self) -> int | None: ...
+
+    def read_part(self, start: int, bytes_max: int) -> bytes: ...
 
 
 class Outbox:
@@ -30,7 +48,7 @@ class Outbox:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._can_sendfile = transport.get_extra_info("sslcontext") is None
-        self._queue: deque[Buffer | LogSlice] = deque()
+        self._queue: deque[Buffer | FileSlice] = deque()
         self._position = 0  # how much of the slice in front is sent
         self._watched_fd = -1
         self._is_watching = False
@@ -43,21 +61,21 @@ class Outbox:
     def held_bytes(self) -> int:
         """Memory of what is not sent yet; a slice in a file takes none."""
         return self._transport.get_write_buffer_size() + sum(
-            len(item) for item in self._queue if not isinstance(item, LogSlice)
+            len(item) for item in self._queue if isinstance(item, _BUFFERS)
         )
 
     def send(self, pieces: Sequence[Buffer | Slice]) -> None:
         """Send the pieces after all that was given before."""
         small: list[Buffer] = []
         for piece in pieces:
-            if isinstance(piece, (bytes, bytearray, memoryview)):
+            if isinstance(piece, _BUFFERS):
                 small.append(piece)
-            elif isinstance(piece, LogSlice) and self._can_sendfile and piece.length >= SENDFILE_BYTES_MIN:
+            elif piece.in_memory or piece.length < SLICE_BYTES_MIN:
+                small.append(piece.read())
+            else:
                 self._queue.append(b"".join(small))
                 self._queue.append(piece)
                 small = []
-            else:
-                small.append(piece.read())
         if small and not self._queue:
             self._transport.write(small[0] if len(small) == 1 else b"".join(small))
             return
@@ -71,7 +89,7 @@ class Outbox:
             return
         while self._queue and not self._transport.is_closing():
             item = self._queue[0]
-            if not isinstance(item, LogSlice):
+            if isinstance(item, _BUFFERS):
                 self._queue.popleft()
                 if item:
                     self._transport.write(item)
@@ -80,19 +98,15 @@ class Outbox:
             elif not self._send_some(item):
                 return
 
-    def _send_some(self, item: LogSlice) -> bool:
+    def _send_some(self, item: FileSlice) -> bool:
         """Send a part of the slice in front; False when the socket is full."""
-        if self._watched_fd < 0:
-            self._watched_fd = os.dup(self._transport.get_extra_info("socket").fileno())
-        left = item.length - self._position
+        descriptor = item.descriptor if self._can_sendfile else None
         try:
-            sent = os.sendfile(
-                self._watched_fd, item.file.fileno(), item.position + self._position, min(left, _SENDFILE_BYTES_MAX)
-            )
+            sent = self._read_and_write(item) if descriptor is None else self._sendfile(item, descriptor)
         except BlockingIOError:
             self._watch()
             return False
-        except OSError:
+        except (OSError, StorageError):
             self._transport.abort()
             return False
         if sent == 0:  # the file is shorter than it was: the rest of the promised bytes will never come
@@ -103,6 +117,17 @@ class Outbox:
             self._queue.popleft()
             self._position = 0
         return True
+
+    def _sendfile(self, item: FileSlice, descriptor: int) -> int:
+        if self._watched_fd < 0:
+            self._watched_fd = os.dup(self._transport.get_extra_info("socket").fileno())
+        bytes_max = min(item.length - self._position, _SENDFILE_BYTES_MAX)
+        return os.sendfile(self._watched_fd, descriptor, item.position + self._position, bytes_max)
+
+    def _read_and_write(self, item: FileSlice) -> int:
+        piece = item.read_part(self._position, _READ_BYTES_MAX)
+        self._transport.write(piece)
+        return len(piece)
 
     def _watch(self) -> None:
         self._is_watching = True

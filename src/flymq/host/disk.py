@@ -1,6 +1,6 @@
-"""Files and directories, with every refusal of the system turned into a named error.
+"""Files and directories, with every error of the system turned into a named one.
 
-`Disk` is what storage asks for; `SystemDisk` is the real one, `SimulatedDisk` (simulated_disk.py) one that loses power.
+`Disk` is what storage uses; `SystemDisk` is the real one, `SimulatedDisk` (simulated_disk.py) can lose power.
 What is written is in the page cache; it is on the disk after `File.sync`, and a name is there after `sync_directory`.
 """
 
@@ -29,9 +29,9 @@ _PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
 
 
 class File(Protocol):
-    """An open file that grows at its end. It is closed when the last one who holds it lets go.
+    """An open file that grows at its end. It is closed when the last reference to it is dropped.
 
-    So a slice on its way to a socket, or an fsync in another thread, keeps the file open while retention removes it.
+    So a slice that is being sent, or an fsync in another thread, keeps the file open while retention removes it.
     """
 
     path: Path
@@ -49,8 +49,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when everything written so far is on the disk, or raise FsyncFailed. Safe in another thread."""
 
-    def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+    def fileno(self) -> int | None:
+        """The descriptor, for sendfile; None when the file has none, or its bytes are not what `pread` returns."""
 
 
 class DiskSpace(NamedTuple):
@@ -61,7 +61,7 @@ class DiskSpace(NamedTuple):
 
 
 class Lock(Protocol):
-    """A directory that is ours until `release`."""
+    """A lock held until `release`."""
 
     def release(self) -> None: ...
 
@@ -92,7 +92,7 @@ class Disk(Protocol):
         """Replace `target` in one step."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file; a missing one is no error."""
 
     def remove_directory(self, path: Path) -> None:
         """Remove a directory with all that is in it."""
@@ -126,17 +126,22 @@ def replace_file(disk: Disk, path: Path, content: bytes) -> None:
 def replace_files(disk: Disk, directory: Path, contents: Mapping[str, bytes]) -> None:
     """Replace several files of a directory so, for one fsync of its names. A power cut may leave some old, some new."""
     for name, content in contents.items():
-        aside = directory / (name + ASIDE_SUFFIX)
-        disk.remove(aside)
-        file = disk.open(aside)
-        file.append([content])
-        file.sync()
-        disk.rename(aside, directory / name)
+        rename_synced(disk, directory / name, content)
     disk.sync_directory(directory)
 
 
+def rename_synced(disk: Disk, path: Path, content: bytes) -> None:
+    """Replace the file at `path` by one that is on the disk. Its name is there after the next `sync_directory`."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    disk.remove(aside)
+    file = disk.open(aside)
+    file.append([content])
+    file.sync()
+    disk.rename(aside, path)
+
+
 def storage_error(error: OSError, path: Path) -> StorageError:
-    """Name what the system said about `path`."""
+    """Return the named error for what the system reported about `path`."""
     text = f"{path}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(text)
@@ -170,7 +175,7 @@ class SystemFile:
             raise storage_error(error, self.path) from error
 
     def _append_rest(self, rest: memoryview) -> None:
-        """Write what the system did not take at once: too many pieces, or a disk that is nearly full."""
+        """Write the rest after a partial write: too many pieces, or a disk that is nearly full."""
         while rest:
             rest = rest[os.write(self._fd, rest) :]
 
@@ -205,7 +210,7 @@ class SystemLock:
 
     def release(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)  # the kernel lets go of the lock with the descriptor, also when the process dies
+            os.close(self._fd)  # the kernel releases the lock with the descriptor, also when the process dies
             self._fd = -1
 
 
@@ -318,7 +323,7 @@ class SystemDisk:
         except OSError as error:
             os.close(fd)
             raise storage_error(error, path) from error
-        with suppress(OSError):  # who holds it is for people to read; on a full disk the lock alone must do
+        with suppress(OSError):  # the owner is informational; on a full disk the lock alone is enough
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return SystemLock(fd)

@@ -1,4 +1,4 @@
-"""A disk in memory that can lose power, run full, refuse and rot: for simulation and crash tests.
+"""A disk in memory that can lose power, run full, fail and corrupt: for simulation and crash tests.
 
 It keeps two truths. The *cache* is what a running process sees. The *platter* is what a power cut leaves: of each file
 its content at the last `sync` and an arbitrary part of what was written since, of the names in a directory an
@@ -94,8 +94,8 @@ class SimulatedFile:
         self._disk.operate_sync("sync", self.path)
         self._inode.sync()
 
-    def fileno(self) -> int:
-        raise NotImplementedError("a simulated file has no descriptor; use pread")
+    def fileno(self) -> None:
+        """There is none: read it instead."""
 
 
 class SimulatedLock:
@@ -119,11 +119,13 @@ class SimulatedDisk:
         self._locked: set[Path] = set()
         self._failures: list[tuple[str, str, OSError]] = []
         self.bytes_until_cut: int | None = None
-        """Power goes after so many written bytes; an operation that is no write counts as one."""
+        """Power is lost after this many written bytes; an operation that is no write counts as one."""
         self.bytes_free: int | None = None
-        """Writes are refused as on a full disk after so many bytes."""
+        """Writes fail as on a full disk after this many bytes."""
         self.on_power_lost: Callable[[], None] = lambda: None
         """Called when the power goes in the middle of an operation, before it ends in PowerCut."""
+        self.syncs = 0
+        """How many files and directories were synced so far."""
 
     # --- faults
 
@@ -183,6 +185,7 @@ class SimulatedDisk:
             self.operate(operation, path)
         except StorageError as error:
             raise FsyncFailed(error.message) from error
+        self.syncs += 1
 
     def take_bytes(self, path: Path, wanted: int) -> int:
         """Return how many of `wanted` bytes may still be written."""

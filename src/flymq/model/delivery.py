@@ -1,4 +1,4 @@
-"""How sure a sender wants to be, how durable a topic is, and what a reader may see."""
+"""Acknowledgements, durability, isolation levels, timestamp types and cleanup policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, IntEnum
 
 
 class Acks(IntEnum):
-    """When a produce request is answered. The values are Kafka's."""
+    """When a produce request is acknowledged. The values are Kafka's."""
 
     NONE = 0
     LEADER = 1
@@ -17,29 +17,29 @@ class Persistence(Enum):
     """What an acknowledged record survives."""
 
     MEMORY = "memory"
-    """Nothing: a bounded ring in memory."""
+    """Nothing: a bounded buffer in memory."""
     DISK = "disk"
-    """The end of the process: written to the page cache."""
+    """A crash of the process: written to the page cache."""
     FSYNC = "fsync"
-    """The end of the machine: on the disk before the answer, many appends sharing one fsync."""
+    """A crash of the machine: fsynced before the acknowledgement, many appends sharing one fsync."""
 
 
 class Isolation(IntEnum):
-    """What a reader sees of transactions. The values are Kafka's."""
+    """Which transactional records a reader sees. The values are Kafka's."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class TimestampType(Enum):
-    """Who sets a record's time."""
+    """Who sets a record's timestamp."""
 
     CREATE = "create"
     LOG_APPEND = "append"
 
 
 class CleanupPolicy(Enum):
-    """How old records leave a topic."""
+    """How old records are removed from a topic."""
 
     DELETE = "delete"
     COMPACT = "compact"

@@ -1,4 +1,4 @@
-"""How often something took how long, as monitoring counts it."""
+"""A histogram of durations, with fixed buckets, as Prometheus has it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 
 
 class Histogram:
-    """Durations by size. Plain numbers that only grow: `observe` costs a quarter of a microsecond."""
+    """Durations, counted by bucket. Plain numbers that only grow: `observe` takes a quarter of a microsecond."""
 
     __slots__ = ("counts", "sum_s")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_S) + 1)
-        """How many fell between each bound and the one before; the last is for those beyond all bounds."""
+        """Observations per bucket, not cumulative; the last bucket is +Inf."""
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:

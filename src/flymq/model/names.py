@@ -1,8 +1,9 @@
-"""Names of topics and partitions, and what they may look like."""
+"""Names of topics and partitions, and their validation."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from flymq.model.errors import InvalidTopicName
@@ -11,7 +12,7 @@ TOPIC_NAME_LENGTH_MAX = 249
 _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 INTERNAL_PREFIX = "__"
-"""Topics whose names start so belong to the broker."""
+"""The prefix of internal topics."""
 
 
 class TopicPartition(NamedTuple):
@@ -25,16 +26,24 @@ class TopicPartition(NamedTuple):
 
 
 def check_topic_name(name: str) -> str:
-    """Return `name`, or raise an error that says what is wrong with it."""
+    """Return `name`, or raise `InvalidTopicName` with the reason."""
     if not name:
-        raise InvalidTopicName("a topic's name must not be empty")
+        raise InvalidTopicName("the topic name is empty")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise InvalidTopicName(f"a topic's name has at most {TOPIC_NAME_LENGTH_MAX} characters, this one {len(name)}")
+        raise InvalidTopicName(f"the topic name has {len(name)} characters, the limit is {TOPIC_NAME_LENGTH_MAX}")
     if name in (".", ".."):
-        raise InvalidTopicName(f"a topic must not be named {name!r}")
+        raise InvalidTopicName(f"{name!r} is not a valid topic name")
     if not _ALLOWED.match(name):
-        raise InvalidTopicName(f"the topic name {name!r} has a character that is not allowed")
+        raise InvalidTopicName(f"the topic name {name!r} contains an invalid character")
     return name
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """Group partitions by their topics, both in the order in which they come."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
 
 
 def is_internal(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""The settings of one topic: names, meanings, limits and defaults in one table.
+"""The settings of a topic: names, descriptions, limits and defaults in one table.
 
-Names are those Kafka users know (`retention.ms`), so that every protocol can use them as they are; `persistence` and
-`memory.bytes` are FlyMQ's own.
+The names are Kafka's (`retention.ms`), so that every protocol uses the same ones; `persistence` and `memory.bytes` are
+FlyMQ's own.
 """
 
 from __future__ import annotations
@@ -25,51 +25,68 @@ def _setting(name: str, default: Any, text: str, *, low: int = 0, high: int = _I
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a topic promises about its records: how long, how large, how durable."""
+    """The settings of a topic: retention, size limits, durability."""
 
     retention_ms: int = _setting(
-        "retention.ms", 7 * _DAY_MS, "How long records are kept; -1 keeps them for ever.", low=UNLIMITED
+        "retention.ms", 7 * _DAY_MS, "Maximum age of records before they are deleted; -1: no limit.", low=UNLIMITED
     )
     retention_bytes: int = _setting(
-        "retention.bytes", 1 << 30, "How much each partition keeps; -1 sets no limit.", low=UNLIMITED
+        "retention.bytes",
+        1 << 30,
+        "Maximum size of each partition before its oldest records are deleted; -1: no limit.",
+        low=UNLIMITED,
     )
     cleanup_policy: CleanupPolicy = _setting(
-        "cleanup.policy", CleanupPolicy.DELETE, "`delete` old records, `compact` to the last value per key, or both."
+        "cleanup.policy", CleanupPolicy.DELETE, "`delete` old records, `compact` to the latest value per key, or both."
     )
     persistence: Persistence = _setting(
-        "persistence", Persistence.DISK, "`memory`, `disk` (page cache) or `fsync` (on the disk before the answer)."
+        "persistence", Persistence.DISK, "`memory`, `disk` (page cache) or `fsync` (fsync before the acknowledgement)."
     )
     memory_bytes: int = _setting(
-        "memory.bytes", 64 << 20, "How much each partition of a `memory` topic holds.", low=1 << 10
+        "memory.bytes", 64 << 20, "Maximum size of each partition of a `memory` topic.", low=1 << 10
     )
     segment_bytes: int = _setting(
-        "segment.bytes", 128 << 20, "Size at which a new segment file is begun.", low=1 << 10, high=(1 << 31) - 1
+        "segment.bytes",
+        128 << 20,
+        "Maximum size of a segment file before a new one is rolled.",
+        low=1 << 10,
+        high=(1 << 31) - 1,
     )
-    segment_ms: int = _setting("segment.ms", 7 * _DAY_MS, "Age at which a new segment file is begun.", low=1)
+    segment_ms: int = _setting(
+        "segment.ms", 7 * _DAY_MS, "Maximum age of a segment file before a new one is rolled.", low=1
+    )
     index_interval_bytes: int = _setting(
-        "index.interval.bytes", 4096, "Bytes of records between two entries of the sparse index."
+        "index.interval.bytes", 4096, "Bytes of records between two entries of the offset index."
     )
     max_message_bytes: int = _setting(
-        "max.message.bytes", 1 << 20, "Largest batch of records accepted.", low=0, high=(1 << 31) - 1
+        "max.message.bytes", 1 << 20, "Maximum size of a record batch.", low=0, high=(1 << 31) - 1
     )
     timestamp_type: TimestampType = _setting(
-        "message.timestamp.type", TimestampType.CREATE, "`create`: the producer's time; `append`: the broker's."
+        "message.timestamp.type",
+        TimestampType.CREATE,
+        "`create`: the producer's time; `append`: the broker's time of the append.",
     )
     delete_retention_ms: int = _setting(
-        "delete.retention.ms", _DAY_MS, "How long compaction keeps the mark of a deleted key."
+        "delete.retention.ms", _DAY_MS, "How long compaction keeps tombstones (deleted keys)."
     )
     min_compaction_lag_ms: int = _setting(
-        "min.compaction.lag.ms", 0, "How long a record stays out of reach of compaction."
+        "min.compaction.lag.ms", 0, "Minimum age of a record before it can be compacted."
     )
     min_cleanable_ratio_percent: int = _setting(
-        "min.cleanable.ratio.percent", 50, "Share of uncompacted bytes at which compaction starts.", high=100
+        "min.cleanable.ratio.percent",
+        50,
+        "Minimum percentage of uncompacted bytes in a log before it is compacted.",
+        high=100,
     )
     min_insync_replicas: int = _setting(
-        "min.insync.replicas", 1, "Replicas that must have a record before acks=all is answered.", low=1
+        "min.insync.replicas",
+        1,
+        "Minimum number of in-sync replicas that must have a record before acks=all is acknowledged.",
+        low=1,
     )
 
     def with_changes(self, changes: Mapping[str, Any]) -> TopicConfig:
-        """Return these settings with `changes` by their public names; None brings a default back."""
+        """Return these settings with `changes` by their public names; None resets one to its default."""
         by_name = {f.metadata["name"]: f for f in fields(self)}
         parsed: dict[str, Any] = {}
         for name, value in changes.items():
@@ -98,7 +115,7 @@ def _parse(name: str, value: Any, default: Any, limits: Mapping[str, Any]) -> An
     try:
         number = int(value)
     except (TypeError, ValueError):
-        raise InvalidSetting(f"{name} takes a whole number, not {value!r}") from None
+        raise InvalidSetting(f"{name} takes an integer, not {value!r}") from None
     if isinstance(value, bool) or not limits["low"] <= number <= limits["high"]:
-        raise InvalidSetting(f"{name} takes a whole number from {limits['low']} to {limits['high']}, not {value!r}")
+        raise InvalidSetting(f"{name} takes an integer from {limits['low']} to {limits['high']}, not {value!r}")
     return number

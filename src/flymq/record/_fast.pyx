@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The records of a batch, compiled. `_plain` is the reference: same functions, same bytes, same refusals.
+"""The records of a batch, compiled. `_plain` is the reference: same functions, same bytes, same errors.
 
 Reading trusts nothing: every length is checked against the record it is in and every record against its batch, at the
 moment it is used. Writing measures all records, allocates once and writes; no other Python code can run in between.

@@ -2,7 +2,7 @@
 
 
 cdef struct Source:
-    # One record to be written; all is borrowed from the caller's tuple.
+    # One record to be written; everything is borrowed from the caller's tuple.
     int64_t timestamp
     int64_t timestamp_delta
     int64_t offset_delta
@@ -71,7 +71,7 @@ cdef inline int borrow_fields(object key, object value, object headers, Source *
 
 
 cdef inline int borrow_record(object record, int64_t timestamp, Source *source) except -1:
-    """Take a record, or a tuple of its first fields. One without a time gets `timestamp`."""
+    """Take a record, or a tuple of its first fields. One without a timestamp gets `timestamp`."""
     cdef Py_ssize_t size
     if type(record) is Record:
         borrow_fields((<Record>record).key, (<Record>record).value, (<Record>record).headers, source)
@@ -149,7 +149,7 @@ cdef inline uint8_t *write_record(uint8_t *at, Source *source) except NULL:
 
 @cython.final
 cdef class Writer:
-    """Records to be written, and what their times and offsets are counted from."""
+    """Records to be written, and the bases of their timestamps and offsets."""
 
     cdef object records
     cdef int64_t timestamp
@@ -211,7 +211,7 @@ def encode_records(records, Py_ssize_t headroom, timestamp_ms=NO_TIMESTAMP):
 
 
 def encode_kept(records, Py_ssize_t headroom, int64_t base_offset, int64_t base_timestamp):
-    """Return the records after `headroom` free bytes, each with the offset and the time it has."""
+    """Return the records after `headroom` free bytes, each with its own offset and timestamp."""
     cdef Writer writer = Writer(records, NO_TIMESTAMP)
     writer.keeps_offsets = True
     writer.base_offset = base_offset

@@ -21,9 +21,9 @@ cdef inline void put_be32(uint8_t *at, uint32_t number) noexcept nogil:
 
 
 def assign_batch(buffer, Py_ssize_t position, int64_t base_offset, int32_t leader_epoch):
-    """Return the header of the whole, undamaged batch at `position` with the place it gets, and its first 16 bytes.
+    """Check the batch at `position`; return its header with the assigned offset and epoch, and its first 16 bytes.
 
-    What is not plainly right goes to the plain twin, which knows what to say about it.
+    An invalid batch is passed to the plain version, which raises the error.
     """
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -48,7 +48,7 @@ def assign_batch(buffer, Py_ssize_t position, int64_t base_offset, int32_t leade
 
 
 cdef object right_header(const uint8_t *at, int64_t base_offset, int32_t leader_epoch):
-    """Return the header with this place; None when it cannot be one."""
+    """Return the header at this position; None if it is invalid."""
     cdef int32_t last_offset_delta = <int32_t>be32(at + 23)
     cdef int32_t record_count = <int32_t>be32(at + 57)
     if at[0] & 0x80 or last_offset_delta < 0 or record_count < 0:

@@ -60,7 +60,7 @@ cdef inline Fault read_header(const uint8_t **at, const uint8_t *end, Field *nam
 
 
 cdef inline Fault read_fields(const uint8_t *at, Parsed *record) noexcept nogil:
-    """Read key, value and headers, which must fill the record. The headers are checked and left where they are."""
+    """Read key, value and headers, which must fill the record. The headers are checked but not copied."""
     cdef Field name, value
     cdef int64_t index
     cdef Fault fault = read_nullable(&at, record.end, &record.key)
@@ -125,7 +125,7 @@ cdef class Walk:
         PyBuffer_Release(&self.payload)
 
     cdef inline Fault read(self, Parsed *record) noexcept nogil:
-        """Read the next record. One before the start is skipped by its length, unread."""
+        """Read the next record. One before the start is skipped by its length, without decoding."""
         cdef int64_t length, timestamp_delta, delta
         cdef Fault fault = read_varint(&self.at, self.end, &length)
         if fault is not NULL:

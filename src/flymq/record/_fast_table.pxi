@@ -3,7 +3,7 @@
 
 @cython.final
 cdef class Borrowed:
-    """A column of byte strings that somebody else owns. What its ends say is checked when a value is taken."""
+    """A borrowed column of byte strings. Its offsets are checked when a value is read."""
 
     cdef Py_buffer ends
     cdef Py_buffer data
@@ -50,7 +50,7 @@ cdef class Borrowed:
 
 @cython.final
 cdef class Numbers:
-    """Native integers that somebody else owns."""
+    """Borrowed native integers."""
 
     cdef Py_buffer view
     cdef bint is_held
@@ -68,7 +68,7 @@ cdef class Numbers:
 
 @cython.final
 cdef class Table:
-    """Records to be written, as columns, and what their times are counted from."""
+    """Records to be written, as columns, and the base of their timestamps."""
 
     cdef Borrowed key
     cdef Borrowed value
@@ -193,7 +193,7 @@ def encode_columns(columns, rows, Py_ssize_t headroom, timestamp_ms=NO_TIMESTAMP
 
 
 def hash_keys(column, Py_ssize_t count):
-    """Return the hash of each key without its sign, as native int32; -1 where there is no key."""
+    """Return the non-negative hash of each key, as native int32; -1 for no key."""
     cdef Borrowed keys = Borrowed(column, count)
     cdef bytearray out = PyByteArray_FromStringAndSize(NULL, 4 * count)
     cdef int32_t *found = <int32_t *>PyByteArray_AS_STRING(out)

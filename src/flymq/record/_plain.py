@@ -1,6 +1,6 @@
-"""The records of a batch, in plain Python: the reference for `_fast`, and what runs where that is not built.
+"""The record codec in plain Python: the reference for `_fast`, and the fallback where that is not built.
 
-Both modules have the same functions, give the same bytes and refuse the same input with the same words.
+Both modules have the same functions, produce the same bytes and reject the same input with the same messages.
 
     record = length: varint | attributes: 0 | timestamp delta: varint | offset delta: varint
            | key: nullable | value: nullable | header count: varint | headers
@@ -38,10 +38,10 @@ _RawRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, list[_RawHea
 
 
 def assign_batch(buffer: Buffer, position: int, base_offset: int, leader_epoch: int) -> tuple[bytes, BatchHeader]:
-    """Return the header of the whole, undamaged batch at `position` with the place it gets, and its first 16 bytes.
+    """Check the batch at `position`; return its header with the assigned offset and epoch, and its first 16 bytes.
 
-    These hold all that the broker assigns, and lie outside the checksum: written in front of the batch's other bytes
-    they give it its place, so that what was received is neither copied nor changed.
+    These contain all that the broker assigns and are not covered by the checksum: written in front of the rest of the
+    batch, they complete it, so that the received bytes are neither copied nor changed.
     """
     header = check_batch(buffer, position)
     assigned = _ASSIGNED.pack(base_offset, header.length, leader_epoch)
@@ -52,7 +52,7 @@ def assign_batch(buffer: Buffer, position: int, base_offset: int, leader_epoch: 
 class Record:
     """One message. A null value under a key is a tombstone: compaction removes the key.
 
-    A record to be written needs neither time nor offset; a record that was read has both.
+    A record to be written needs neither timestamp nor offset; a record that was read has both.
     """
 
     key: bytes | None
@@ -71,7 +71,7 @@ RecordLike: TypeAlias = (
     | tuple[bytes | None, bytes | None, Sequence[Header]]
     | tuple[bytes | None, bytes | None, Sequence[Header], int]
 )
-"""What can be encoded: a record, or a plain tuple of its first fields, which costs less to make."""
+"""What can be encoded: a record, or a plain tuple of its first fields, which is cheaper to create."""
 
 
 # --- records to bytes -----------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def encode_records(
 ) -> tuple[bytearray, int, int]:
     """Return the records after `headroom` free bytes, the base timestamp and the highest one.
 
-    Records without a time of their own get `timestamp_ms`. Their offsets count from 0, whatever they were.
+    Records without a timestamp get `timestamp_ms`. Their offsets are renumbered from 0.
     """
     writer = _Writer(headroom)
     base = max_timestamp = _checked_time(timestamp_ms)
@@ -97,7 +97,7 @@ def encode_records(
 
 
 def encode_kept(records: Sequence[Record], headroom: int, base_offset: int, base_timestamp: int) -> bytearray:
-    """Return the records after `headroom` free bytes, each with the offset and the time it has."""
+    """Return the records after `headroom` free bytes, each with its own offset and timestamp."""
     writer = _Writer(headroom)
     for record in records:
         timestamp_delta = _checked_time(_checked_time(record.timestamp_ms) - base_timestamp)
@@ -182,7 +182,7 @@ def _checked_time(time_ms: int) -> int:
 
 
 class _Writer:
-    """The pieces of all records, joined once at the end."""
+    """The parts of all records, joined once at the end."""
 
     def __init__(self, headroom: int) -> None:
         self._pieces = [bytes(headroom)]
@@ -269,7 +269,7 @@ def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns:
     for section in sections:
         for row in _walk(section, start_offset):
             for name, _ in row[4]:
-                _name(name)  # refuses what is not UTF-8
+                _name(name)  # rejects invalid UTF-8
             rows.append(row)
     headers = [header for row in rows for header in row[4]]
     return Columns(
@@ -307,7 +307,7 @@ def _ends(lengths: Sequence[int]) -> bytes:
 
 
 def _walk(section: Section, start_offset: int) -> Iterator[_RawRecord]:
-    """Yield the records from `start_offset` on. Those before are skipped by their length, unread."""
+    """Yield the records from `start_offset` on. Those before are skipped by their length, without decoding."""
     payload = bytes(section.payload)
     end = len(payload)
     if not 0 <= section.record_count <= end // _RECORD_BYTES_MIN:
@@ -412,9 +412,9 @@ def murmur2(key: Buffer) -> int:
 
 
 def hash_keys(column: BinaryColumn, count: int) -> bytearray:
-    """Return the hash of each key without its sign, as native int32; -1 where there is no key.
+    """Return the non-negative hash of each key, as native int32; -1 for no key.
 
-    What is left of it after a division by the number of partitions is the key's partition.
+    The hash modulo the number of partitions is the key's partition.
     """
     hashes = [-1 if key is None else murmur2(key) & 0x7FFFFFFF for key in _values(column, count)]
     return bytearray(array("i", hashes).tobytes())

@@ -1,9 +1,9 @@
-"""Records as Arrow columns, for Spark and data frames. Importing this module needs pyarrow; no other one does.
+"""Records as Arrow columns, for Spark and DataFrames. The only module here that imports pyarrow.
 
 | column | type |
 |---|---|
 | offset | int64 |
-| timestamp | int64 milliseconds, or the Arrow type that is asked for |
+| timestamp | int64 milliseconds, or the requested Arrow type |
 | key, value | binary, nullable |
 | headers | list of struct of key: string and value: binary, nullable |
 """
@@ -26,7 +26,7 @@ _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
 def schema(timestamp_type: pa.DataType | None = None) -> pa.Schema:
-    """Return the columns that `parse_columns` gives."""
+    """Return the schema of `parse_columns`."""
     return pa.schema(
         [
             ("offset", pa.int64()),
@@ -59,14 +59,14 @@ def parse_columns(
 
 
 def columns_of(sections: Sequence[Section], start_offset: int) -> pa.RecordBatch:
-    """Return the records of unpacked batches from `start_offset` on, with the timestamp in milliseconds."""
+    """Return the records of decompressed batches from `start_offset` on, with the timestamp in milliseconds."""
     return _record_batch(codec.parse_columns(sections, start_offset))
 
 
 def record_columns(
     value: pa.Array, key: pa.Array | None = None, headers: pa.Array | None = None, timestamp_ms: pa.Array | None = None
 ) -> RecordColumns:
-    """Return the buffers of records to be written, for `encode_column_batch`: key and value may be text or bytes.
+    """Return the buffers of records to be written, for `encode_column_batch`: key and value may be strings or bytes.
 
     No copy is made, unless an array is a slice of a larger one.
     """
@@ -90,7 +90,7 @@ def record_columns(
 
 
 def _whole(array: pa.Array) -> pa.Array:
-    """Return an array that begins where its buffers do."""
+    """Return an array without an offset into its buffers."""
     return array if array.offset == 0 else array.take(pa.array(range(len(array)), pa.int64()))
 
 
@@ -100,7 +100,7 @@ def _binary(array: pa.Array) -> BinaryColumn:
 
 
 def _record_batch(columns: Columns) -> pa.RecordBatch:
-    """Wrap the buffers, without a copy."""
+    """Wrap the buffers without a copy."""
     count, header_count = columns.row_count, columns.header_count
     names = _strings(pa.string(), header_count, columns.header_name)
     contents = _strings(pa.binary(), header_count, columns.header_value)
@@ -126,6 +126,6 @@ def _with_timestamps(columns: pa.RecordBatch, timestamp_type: pa.DataType) -> pa
     try:
         timestamps = columns.column("timestamp").view(_MILLISECONDS).cast(timestamp_type)
     except pa.ArrowInvalid as fault:
-        raise InvalidBatch(f"a record's time does not fit into {timestamp_type}") from fault
+        raise InvalidBatch(f"a record's timestamp does not fit into {timestamp_type}") from fault
     arrays = [*columns.columns[:1], timestamps, *columns.columns[2:]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema(timestamp_type))

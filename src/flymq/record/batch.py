@@ -1,4 +1,4 @@
-"""Build a batch from records, take it apart again, and thin it out for compaction."""
+"""Encode records to a batch, decode a batch, and filter a batch for compaction."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def encode_batch(
 ) -> bytearray:
     """Return a batch of `records`, which may be plain tuples (key, value[, headers[, timestamp_ms]]).
 
-    Records without a time get `timestamp_ms`; with `TimestampType.LOG_APPEND` all do. Offsets count from 0 and there is
-    no leader epoch: the broker gives both with `assign`, which is why a batch is mutable.
+    Records without a timestamp get `timestamp_ms`; with `TimestampType.LOG_APPEND` all do. Offsets start at 0 and there
+    is no leader epoch: the broker sets both with `assign`, which is why a batch is mutable.
     """
     items = records if isinstance(records, (list, tuple)) else list(records)
     if not items:
@@ -122,12 +122,12 @@ def retain(
 ) -> bytearray:
     """Return the batch at `position` with only the records to `keep`.
 
-    They keep their offsets and times, and the header all that is not about its records: a batch whose records are all
-    gone still says which offsets it covered and how far its producer had come. `delete_horizon_ms` marks when its
-    tombstones or marker may go; a horizon once set stays unless another is given.
+    They keep their offsets and timestamps, and the header keeps everything else: a batch without records still has its
+    offset range and its producer's sequence numbers. `delete_horizon_ms` is the time from which its tombstones or
+    marker can be removed; an existing horizon stays unless another is given.
     """
     header = check_batch(buffer, position)
-    # The time of appending is the batch's, not the records': their own times are kept as they are.
+    # The append time belongs to the batch: the records' own timestamps are kept as they are.
     section = unpack(buffer, position, header, decompressed_bytes_max)._replace(append_time_ms=None)
     records = codec.parse_records([section], 0)
     kept = [record for record in records if keep(record)]
@@ -140,7 +140,7 @@ def retain(
 
 
 def seal(buffer: bytearray, header: BatchHeader, compression: Compression) -> bytearray:
-    """Pack the records in `buffer` if that makes them smaller, and write `header` into the room before them."""
+    """Compress the records in `buffer` if that makes them smaller, and write `header` into the space before them."""
     attributes = header.attributes & ~COMPRESSION_MASK
     if compression is not Compression.NONE:
         packed = compress(memoryview(buffer)[HEADER_SIZE:], compression)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 COMPILED: bool
-"""False where no compiler was at hand at install time: all works, encoding and decoding take 30 to 60 × longer."""
+"""False where there was no compiler at install time: all works, but encoding is about 25 × and decoding about 45 ×
+slower (a batch of 1,000 records of 100 bytes, CPython 3.11)."""
 
 try:
     from flymq.record._fast import (

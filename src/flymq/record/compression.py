@@ -1,7 +1,7 @@
-"""Pack and unpack the records of a batch, within a bound that holds before memory is spent.
+"""Compress and decompress the records of a batch, with a size limit that is checked before memory is allocated.
 
-What we write is what every Kafka client reads: gzip; raw Snappy; LZ4 frames of independent blocks, since Java knows no
-others; Zstandard frames that declare their size. Snappy is also read in the blocks that Java's library writes:
+The output is what every Kafka client reads: gzip; raw Snappy; LZ4 frames with independent blocks, since Java supports
+no others; Zstandard frames with their content size. Snappy is also read in the block format of Java's library:
 
     +-----------------+-----------------------+--------------------------------+
     | 82 'SNAPPY' 00  | version: u32, u32 BE  | length: u32 BE, raw Snappy … × |
@@ -21,7 +21,7 @@ from flymq.record.frames import lz4_bytes_max, zstd_bytes_max
 from flymq.record.header import Buffer
 
 DECOMPRESSED_BYTES_MAX = 128 << 20
-"""What one batch may unpack to, unless the caller says otherwise."""
+"""Default limit of the decompressed size of a batch."""
 
 GZIP_LEVEL = 6
 LZ4_LEVEL = 1
@@ -33,7 +33,7 @@ _XERIAL_HEADER_SIZE = 16
 
 
 class Compression(IntEnum):
-    """How the records of a batch are packed. The values are those of the batch's attributes."""
+    """Compression codec of a batch. The values are those in the batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -43,34 +43,34 @@ class Compression(IntEnum):
 
 
 def compression_named(name: str) -> Compression:
-    """Return the compression that settings and SDK users call `name`."""
+    """Return the compression by its name in settings and the SDK."""
     try:
         return Compression[name.upper()]
     except KeyError:
-        raise UnsupportedCompression(f"no compression is named {name!r}") from None
+        raise UnsupportedCompression(f"unknown compression {name!r}") from None
 
 
 def compress(data: Buffer, compression: Compression) -> Buffer:
-    """Return `data` packed; `data` itself when there is nothing to do."""
+    """Return `data` compressed; `data` itself for NONE."""
     return data if compression is Compression.NONE else _PACK[compression](data)
 
 
 def decompress(data: Buffer, compression: int, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """Return `data` unpacked, or refuse it when that would take more than `decompressed_bytes_max`."""
+    """Return `data` decompressed, or reject it if it would exceed `decompressed_bytes_max`."""
     if compression == Compression.NONE:
         return data
     unpack = _UNPACK.get(compression)
     if unpack is None:
-        raise UnsupportedCompression(f"compression {compression} is not known")
+        raise UnsupportedCompression(f"unknown compression {compression}")
     try:
         return unpack(data, decompressed_bytes_max)
     except (cramjam.DecompressionError, zlib.error) as fault:
-        raise InvalidBatch(f"the compressed records cannot be unpacked: {fault}") from fault
+        raise InvalidBatch(f"the records cannot be decompressed: {fault}") from fault
 
 
 def _check_bound(size: int, decompressed_bytes_max: int) -> None:
     if size > decompressed_bytes_max:
-        raise DecompressedTooLarge(f"the records may unpack to more than {decompressed_bytes_max} bytes")
+        raise DecompressedTooLarge(f"the records may decompress to more than {decompressed_bytes_max} bytes")
 
 
 def _gzip(data: Buffer) -> Buffer:
@@ -78,7 +78,7 @@ def _gzip(data: Buffer) -> Buffer:
 
 
 def _gunzip(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    """Gzip names its size only at its end, where it can lie: unpack until the bound."""
+    """Gzip has the size only at its end, where it can be wrong: decompress up to the limit."""
     parts: list[bytes] = []
     room = decompressed_bytes_max
     rest: Buffer = data
@@ -87,7 +87,7 @@ def _gunzip(data: Buffer, decompressed_bytes_max: int) -> Buffer:
         part = member.decompress(rest, room + 1)
         _check_bound(len(part), room)
         if not member.eof:
-            raise InvalidBatch("the compressed records are cut short")
+            raise InvalidBatch("the compressed records are truncated")
         room -= len(part)
         parts.append(part)
         rest = member.unused_data
@@ -105,20 +105,20 @@ def _unsnappy(data: Buffer, decompressed_bytes_max: int) -> Buffer:
 
 
 def _unsnappy_blocks(data: memoryview, decompressed_bytes_max: int) -> Buffer:
-    """Read what Java writes. The version after the magic is not looked at: some writers swap its bytes."""
+    """Read the format of Java's library. The version after the magic is ignored: some writers swap its bytes."""
     out = bytearray()
     at = 0
     while at < len(data):
         start = at + 4
         at = start + int.from_bytes(data[at:start])
         if at > len(data):
-            raise InvalidBatch("the compressed records are cut short")
+            raise InvalidBatch("the compressed records are truncated")
         out += _unsnappy_block(data[start:at], decompressed_bytes_max - len(out))
     return out
 
 
 def _unsnappy_block(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    """Raw Snappy begins with its size, and the library holds it to that."""
+    """Raw Snappy starts with its size, and the library enforces it."""
     _check_bound(cramjam.snappy.decompress_raw_len(data), decompressed_bytes_max)
     return memoryview(cramjam.snappy.decompress_raw(data))
 
@@ -144,7 +144,7 @@ def _unzstd(data: Buffer, decompressed_bytes_max: int) -> Buffer:
 def _unpack_into(
     unpack: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int, decompressed_bytes_max: int
 ) -> Buffer:
-    """Unpack into a buffer of the size that the blocks allow: a frame that lied about it does not fit."""
+    """Decompress into a buffer of the size that the blocks allow: a frame with a wrong size does not fit."""
     _check_bound(size_max, decompressed_bytes_max)
     out = bytearray(size_max)
     return memoryview(out)[: unpack(data, out)]

@@ -1,4 +1,4 @@
-"""Control batches: the markers that end a transaction in a partition's log. Readers see their effect, never them.
+"""Control batches: the markers that end a transaction in a partition's log. Readers never see them.
 
 key    version: i16 = 0 | type: i16, 0 abort, 1 commit
 value  version: i16 = 0 | coordinator epoch: i32
@@ -33,7 +33,7 @@ _VERSION = 0
 
 
 class MarkerType(IntEnum):
-    """How a transaction ended."""
+    """The outcome of a transaction."""
 
     ABORT = 0
     COMMIT = 1
@@ -50,7 +50,7 @@ class Marker(NamedTuple):
 
 
 def encode_marker(marker: Marker) -> bytearray:
-    """Return the control batch that holds `marker`."""
+    """Return the control batch with `marker`."""
     record = (_KEY.pack(_VERSION, marker.type), _VALUE.pack(_VERSION, marker.coordinator_epoch))
     buffer, timestamp_ms, _ = codec.encode_records([record], HEADER_SIZE, marker.timestamp_ms)
     header = BatchHeader(
@@ -72,7 +72,7 @@ def encode_marker(marker: Marker) -> bytearray:
 
 
 def parse_marker(buffer: Buffer, position: int = 0) -> Marker | None:
-    """Return the marker in the control batch at `position`; None for a kind that does not end a transaction."""
+    """Return the marker in the control batch at `position`; None for a type that does not end a transaction."""
     header = check_batch(buffer, position)
     if not header.is_control:
         raise InvalidBatch("the batch is not a control batch")

@@ -1,7 +1,7 @@
-"""How much a compressed frame can unpack to at most, found by walking its blocks without unpacking them.
+"""The maximum decompressed size of a compressed frame, found by walking its blocks without decompressing them.
 
-The size that a frame declares can lie, and frames can follow one another; blocks cannot lie: each format bounds what
-one block yields. So a few bytes that would unpack to gigabytes are recognised before any memory is spent on them.
+The declared size of a frame can be wrong, and frames can be concatenated; but each format limits the decompressed size
+of a block. So a decompression bomb is recognised before any memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _ZSTD_BLOCK_BYTES_MAX = 128 << 10
 _ZSTD_STORED, _ZSTD_REPEATED = 0, 1
 
 _Frame: TypeAlias = tuple[int, int]
-"""The most bytes a frame can yield, and the position after it."""
+"""The maximum decompressed size of a frame, and the position after it."""
 
 
 def lz4_bytes_max(data: Buffer) -> int:
-    """Return the most bytes that these LZ4 frames can yield."""
+    """Return the maximum decompressed size of these LZ4 frames."""
     return _bytes_max(data, _LZ4_MAGIC, _walk_lz4)
 
 
 def zstd_bytes_max(data: Buffer) -> int:
-    """Return the most bytes that these Zstandard frames can yield."""
+    """Return the maximum decompressed size of these Zstandard frames."""
     return _bytes_max(data, _ZSTD_MAGIC, _walk_zstd)
 
 
@@ -52,7 +52,7 @@ def _walk_lz4(data: Buffer, at: int) -> _Frame:
     flags, descriptor = _number(data, at, 1), _number(data, at + 1, 1)
     block_bytes_max = _LZ4_BLOCK_BYTES_MAX.get(descriptor >> 4 & 7)
     if flags >> 6 != 1 or block_bytes_max is None:
-        raise InvalidBatch("the LZ4 frame is of an unknown version")
+        raise InvalidBatch("the LZ4 frame has an unknown version")
     at += 2
     content_size = _number(data, at, 8) if flags & 0x08 else None
     at += (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0) + 1
@@ -86,5 +86,5 @@ def _walk_zstd(data: Buffer, at: int) -> _Frame:
 
 def _number(data: Buffer, at: int, size: int) -> int:
     if at + size > len(data):
-        raise InvalidBatch("the compressed records are cut short")
+        raise InvalidBatch("the compressed records are truncated")
     return int.from_bytes(data[at : at + size], "little")

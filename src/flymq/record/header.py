@@ -1,9 +1,9 @@
 """Read and patch the 61 bytes in front of a record batch, without touching its records.
 
     offset size field
-       0    8   base offset            given by the broker at append
+       0    8   base offset            set by the broker at append
        8    4   length                 bytes after this field
-      12    4   leader epoch           given by the broker at append
+      12    4   leader epoch           set by the broker at append
       16    1   magic                  2
       17    4   CRC32C                 of everything from `attributes` to the end
       21    2   attributes             see below
@@ -17,7 +17,7 @@
       61        records, compressed as one block when the attributes say so
 
 Attributes: bits 0-2 compression, bit 3 timestamp set by the broker, bit 4 transactional, bit 5 control batch, bit 6
-delete horizon. The base offset and the leader epoch lie outside the checksum, so the broker assigns them in place.
+delete horizon. The base offset and the leader epoch are not covered by the checksum, so the broker sets them in place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 assert HEADER_SIZE == 61
 
-LENGTH_END = 12  # the length field counts what comes after it
+LENGTH_END = 12  # the length field counts the bytes after it
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
@@ -78,7 +78,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, including the header."""
         return self.length + LENGTH_END
 
     @property
@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When this batch's tombstones and markers may go; set by compaction."""
+        """The time from which this batch's tombstones and markers can be removed; set by compaction."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -135,31 +135,31 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.magic != MAGIC:
         raise _wrong_magic(header.magic)
     if header.length < HEADER_SIZE - LENGTH_END:
-        raise InvalidBatch(f"a batch of {header.length} bytes after its length cannot hold a header")
+        raise InvalidBatch(f"the batch length {header.length} is too small for a header")
     if header.last_offset_delta < 0 or header.record_count < 0 or header.base_offset < 0:
-        raise InvalidBatch("a batch's offset, offset delta and record count must not be negative")
+        raise InvalidBatch("the base offset, last offset delta or record count of the batch is negative")
     return header
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Return the header of the whole, undamaged batch at `position`, or raise what is wrong with it."""
+    """Return the header of the complete, valid batch at `position`, or raise an error."""
     header = parse_header(buffer, position)
     check_checksum(buffer, position, header)
     return header
 
 
 def check_checksum(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raise what is wrong with the batch whose header was parsed: that it is cut off, or that its bytes changed."""
+    """Raise an error if the batch with this header is truncated or its checksum does not match."""
     end = position + header.length + LENGTH_END
     if end > len(buffer):
-        raise InvalidBatch(f"the batch says {header.size} bytes, {len(buffer) - position} are there")
+        raise InvalidBatch(f"the batch has {header.size} bytes, but only {len(buffer) - position} are present")
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     if actual != header.crc:
-        raise CorruptBatch(f"the checksum says {header.crc:#010x}, the bytes say {actual:#010x}")
+        raise CorruptBatch(f"checksum mismatch: stored {header.crc:#010x}, computed {actual:#010x}")
 
 
 def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each whole batch in a run; a batch cut off at the end is left out."""
+    """Yield (position, header) of each complete batch in a run; a truncated last batch is skipped."""
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:
         header = parse_header(buffer, position)
@@ -170,13 +170,13 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def assign(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
-    """Write what the broker gives a batch. Neither field is under the checksum."""
+    """Set the base offset and the leader epoch. Neither is covered by the checksum."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
 
 
 def set_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> None:
-    """Mark the batch with the broker's time, which every record then has, and renew the checksum."""
+    """Set the broker's time as the timestamp of all records, and update the checksum."""
     Struct(">h").pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
     _OFFSET.pack_into(buffer, position + 35, now_ms)
     renew_checksum(buffer, position, header.size)

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the rule of Kafka's clients, so that every client agrees on it."""
+"""The partition of a key: Kafka's default partitioner, so that all clients agree."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Read a run: batches one after another, as a fetch returns them and as a segment holds them.
+"""Decode a run: consecutive batches, as in a fetch response or a segment.
 
-Control batches are left out, and so is a batch that the run cuts off at its end. A reader may start in the middle of a
-batch. With the list of aborted transactions that a fetch carries, what they wrote is left out too:
+Control batches are skipped, and so is an incomplete batch at the end of the run. A reader may start in the middle of a
+batch. Records of the aborted transactions that are listed in a fetch response are skipped too:
 
     1. a transaction of the list begins at its first offset: from there its producer's batches are dropped,
     2. the producer's abort marker ends it, so that the same producer's next transaction is seen.
@@ -21,7 +21,7 @@ from flymq.record.record import Pair, Record, Row
 from flymq.record.shapes import Section
 
 Aborted: TypeAlias = tuple[int, int]
-"""Producer id and first offset of a transaction whose records a reader of committed data must not see."""
+"""Producer id and first offset of an aborted transaction, whose records a read_committed reader must not see."""
 
 
 def parse_records(
@@ -58,7 +58,7 @@ def parse_rows(
 
 
 def end_offset(run: Buffer) -> int | None:
-    """Return the offset after the last whole batch of `run`, where the next read goes on; None when there is none."""
+    """Return the offset after the last complete batch of `run`, where the next read starts; None if there is none."""
     end = None
     for _, header in split_batches(run):
         end = header.next_offset
@@ -68,7 +68,7 @@ def end_offset(run: Buffer) -> int | None:
 def first_record_at(
     run: Buffer, timestamp_ms: int, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Record | None:
-    """Return the first record of `run` with this time or a later one; batches of earlier times stay packed."""
+    """Return the first record of `run` with this timestamp or a later one; earlier batches are not decompressed."""
     for position, header in split_batches(run):
         if header.max_timestamp < timestamp_ms or header.is_control:
             continue
@@ -82,7 +82,7 @@ def first_record_at(
 def visible(
     run: Buffer, start_offset: int, aborted: Sequence[Aborted], decompressed_bytes_max: int
 ) -> Iterator[Section]:
-    """Yield the unpacked records of each batch that a reader at `start_offset` may see."""
+    """Yield the decompressed records of each batch that a reader at `start_offset` may see."""
     coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
     for position, header in split_batches(run):

@@ -1,4 +1,4 @@
-"""One message as a log holds it: the record type of the codec in use, and what may stand for one."""
+"""The record type of the codec in use, and the types that can be encoded as one."""
 
 from flymq.record.codec import NO_OFFSET, Record, RecordLike
 from flymq.record.shapes import Header, Pair, Row

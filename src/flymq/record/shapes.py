@@ -1,4 +1,4 @@
-"""The shapes in which records pass between the codec and its callers."""
+"""The data types of the record codec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from flymq.record.header import Buffer
 
 Header: TypeAlias = tuple[str, bytes | None]
-"""A name and a value that travel beside a record; names may repeat, and their order is kept."""
+"""A record header: name and value; names may repeat, and their order is kept."""
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -17,7 +17,7 @@ Row: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 
 
 class Section(NamedTuple):
-    """The records of one batch, unpacked, with what turns their deltas into offsets and times."""
+    """The decompressed records of one batch, with the bases of their offset and timestamp deltas."""
 
     payload: Buffer
     record_count: int
@@ -25,7 +25,7 @@ class Section(NamedTuple):
     last_offset_delta: int
     base_timestamp: int
     append_time_ms: int | None
-    """The time of every record when the broker sets it; None: each has its own."""
+    """The timestamp of every record if the broker sets it; None: each has its own."""
 
 
 class BinaryColumn(NamedTuple):
@@ -33,7 +33,7 @@ class BinaryColumn(NamedTuple):
 
     null_count: int
     validity: Buffer | None
-    """One bit a value, least significant first, 0 for null; None when nothing is null."""
+    """One bit per value, least significant first, 0 for null; None if no value is null."""
     ends: Buffer
     data: Buffer
 
@@ -54,13 +54,13 @@ class Columns(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Records to be written, as columns in Arrow's layout. What is None no record has."""
+    """Records to be written, as columns in Arrow's layout. A column that is None is absent."""
 
     row_count: int
     value: BinaryColumn
     key: BinaryColumn | None = None
     timestamp_ms: Buffer | None = None
-    """Native int64; -1 for a record that has no time of its own."""
+    """Native int64; -1 for a record without a timestamp."""
     header_ends: Buffer | None = None
     header_count: int = 0
     header_name: BinaryColumn | None = None

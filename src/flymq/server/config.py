@@ -1,8 +1,8 @@
-"""Every setting of a broker: one typed tree, which says what each is for, what it takes and what it is by default.
+"""Every setting of a broker: one typed tree with the description, the allowed values and the default of each.
 
-The tree is the single place to add a setting: the file, the environment, the flags and docs/reference/settings.md
-follow from it (see settings.py). Rules that tie several settings together are checked when the tree is built, so a
-`Config` that exists is one a broker can start with.
+The tree is the single place to add a setting: the config file, the environment variables, the flags and
+docs/reference/settings.md are derived from it (see settings.py). Rules that involve several settings are checked when
+the tree is built, so a broker can start with any `Config` that exists.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from flymq.broker.passwords import PasswordHash
+from flymq.broker.access.passwords import PasswordHash
 from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
 
@@ -23,11 +23,11 @@ NO_PORT = -1
 _INT32_MAX = (1 << 31) - 1
 
 DEV_DEFAULTS: Mapping[str, Any] = {"topics.auto_create": True}
-"""What `broker.dev` sets, unless it is set by hand."""
+"""Defaults in dev mode (`broker.dev`); explicit settings take precedence."""
 
 
 class ClientAuth(Enum):
-    """Whether clients show a certificate."""
+    """Whether clients must present a certificate (mutual TLS)."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -52,45 +52,44 @@ def _setting(default: Any, text: str, *, low: int = 0, high: int = INT64_MAX, mu
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Who the broker is and where it keeps its data."""
+    """Identity of the broker and its data directory."""
 
-    data_dir: Path = _setting(Path("flymq-data"), "Directory of all data; created if it is not there.")
-    id: int = _setting(0, "Number of this broker; each broker of a cluster has its own.", high=_INT32_MAX)
-    cluster_id: str | None = _setting(None, "Name of the cluster that the broker belongs to.")
-    dev: bool = _setting(False, "For trying things out: topics are created on first use.")
+    data_dir: Path = _setting(Path("flymq-data"), "Data directory; created if it does not exist.")
+    id: int = _setting(0, "Id of this broker; unique in the cluster.", high=_INT32_MAX)
+    cluster_id: str | None = _setting(None, "Id of the cluster that the broker belongs to.")
+    dev: bool = _setting(False, "Development mode: topics are created on first use.")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """Where clients connect. One port serves every protocol."""
+    """The address that clients connect to. One port serves every protocol."""
 
     host: str = _setting(
-        "127.0.0.1", "Address to listen on. Only this machine can connect until it is set; `0.0.0.0` opens it to all."
+        "127.0.0.1",
+        "Address to listen on. The default accepts local connections only; `0.0.0.0` listens on all interfaces.",
     )
-    port: int = _setting(9092, "Port to listen on; 0 takes any free one.", high=65535)
-    advertised_host: str | None = _setting(
-        None, "Host that clients are told to connect to; `listener.host` if not set."
-    )
+    port: int = _setting(9092, "Port to listen on; 0: any free port.", high=65535)
+    advertised_host: str | None = _setting(None, "Host that is advertised to clients; `listener.host` if not set.")
     advertised_port: int | None = _setting(
-        None, "Port that clients are told to connect to; `listener.port` if not set.", low=1, high=65535
+        None, "Port that is advertised to clients; `listener.port` if not set.", low=1, high=65535
     )
     http_port: int | None = _setting(
         None,
-        "Port for HTTP alone, beside the shared one. Not set: 8080, if it is free. 0 takes any free one, -1 none.",
+        "Additional port for HTTP only. Not set: 8080, if it is free. 0: any free port, -1: none.",
         low=-1,
         high=65535,
     )
-    backlog: int = _setting(1024, "Connections that may wait to be accepted.", low=1, high=65535)
+    backlog: int = _setting(1024, "Maximum number of connections waiting to be accepted.", low=1, high=65535)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Encryption in transit, on the same port, once a certificate is given."""
+    """TLS on the same port; enabled by setting a certificate."""
 
-    cert_file: Path | None = _setting(None, "Certificate of the broker and its chain, PEM.", must_exist=True)
+    cert_file: Path | None = _setting(None, "Certificate chain of the broker, PEM.", must_exist=True)
     key_file: Path | None = _setting(None, "Private key of the certificate, PEM.", must_exist=True)
-    ca_file: Path | None = _setting(None, "Authorities whose client certificates are accepted, PEM.", must_exist=True)
-    client_auth: ClientAuth = _setting(ClientAuth.NONE, "Whether clients must show a certificate.")
+    ca_file: Path | None = _setting(None, "CA certificates to verify client certificates with, PEM.", must_exist=True)
+    client_auth: ClientAuth = _setting(ClientAuth.NONE, "Whether clients must present a certificate (mutual TLS).")
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
@@ -98,7 +97,7 @@ class TlsSettings:
         if self.client_auth is not ClientAuth.NONE and not (self.enabled and self.ca_file):
             raise InvalidSetting(
                 f"tls.client_auth is {self.client_auth.value!r}, which needs tls.ca_file and tls.cert_file",
-                hint="Name the authorities to trust in tls.ca_file, or leave tls.client_auth at 'none'.",
+                hint="Set tls.ca_file to the CA certificates to trust, or set tls.client_auth to 'none'.",
             )
 
     @property
@@ -108,125 +107,128 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicsSettings:
-    """What a topic is like when its creator does not say."""
+    """Defaults of new topics."""
 
-    auto_create: bool = _setting(False, "Create a topic when somebody first uses its name. On in dev mode.")
-    default_partitions: int = _setting(4, "Partitions of a new topic.", low=1)
-    default_replication_factor: int = _setting(1, "Replicas of a new topic's partitions.", low=1, high=32767)
+    auto_create: bool = _setting(False, "Create a topic when it is first used. Enabled in dev mode.")
+    default_partitions: int = _setting(4, "Default number of partitions of a new topic.", low=1)
+    default_replication_factor: int = _setting(1, "Default replication factor of a new topic.", low=1, high=32767)
     defaults: TopicConfig = TopicConfig()
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsSettings:
-    """What clients may take. At a limit the broker slows down or refuses; it does not grow."""
+    """Resource limits. At a limit the broker applies backpressure or rejects requests; its memory does not grow."""
 
-    connections_max: int = _setting(10_000, "Open connections on the shared port.", low=1)
+    connections_max: int = _setting(10_000, "Maximum number of open connections on the shared port.", low=1)
     http_connections_max: int = _setting(
         1_000,
-        "Open connections on the port for HTTP alone: probes and operators have room of their own.",
+        "Maximum number of open connections on the HTTP port: probes and operators have their own limit.",
         low=1,
     )
     connections_per_ip_max: int = _setting(
-        0, "Open connections from one address on each of them; 0 sets no limit of its own."
+        0, "Maximum number of open connections per client IP address, on each port; 0: no limit."
     )
     requests_inflight_per_connection_max: int = _setting(
-        64, "Requests of one connection in work; the next ones stay unread.", low=1
+        64,
+        "Maximum number of requests in flight per connection; further requests are not read until one completes.",
+        low=1,
     )
-    request_bytes_max: int = _setting(64 << 20, "Largest request accepted.", low=1 << 10, high=_INT32_MAX)
+    request_bytes_max: int = _setting(64 << 20, "Maximum size of a request.", low=1 << 10, high=_INT32_MAX)
     buffer_bytes_max: int = _setting(
-        256 << 20, "Memory for requests and answers of all connections together.", low=1 << 20
+        256 << 20, "Maximum memory for the requests and responses of all connections.", low=1 << 20
     )
-    topic_partitions_max: int = _setting(1_000, "Partitions of one topic.", low=1)
-    fetch_wait_ms_max: int = _setting(60_000, "Longest time a fetch waits for data, whatever it asks for.")
+    topic_partitions_max: int = _setting(1_000, "Maximum number of partitions per topic.", low=1)
+    fetch_wait_ms_max: int = _setting(60_000, "Upper limit of the time that a fetch request can wait for data.")
     fetch_bytes_max: int = _setting(
-        50 << 20, "Most bytes one fetch returns, whatever it asks for.", low=1 << 10, high=_INT32_MAX
+        50 << 20, "Upper limit of the size of a fetch response.", low=1 << 10, high=_INT32_MAX
     )
-    idle_connection_timeout_ms: int = _setting(600_000, "Silence after which a connection is closed; 0 never.")
+    idle_connection_timeout_ms: int = _setting(600_000, "Idle time after which a connection is closed; 0: never.")
 
 
 @dataclass(frozen=True, slots=True)
 class QuotasSettings:
-    """How fast each client may be; one that is faster waits for its next answer."""
+    """Bandwidth quotas per client; a client above its quota is throttled."""
 
-    produce_bytes_per_s: int = _setting(0, "What a client may produce; 0 sets no quota.")
-    fetch_bytes_per_s: int = _setting(0, "What a client may fetch; 0 sets no quota.")
+    produce_bytes_per_s: int = _setting(0, "Produce quota per client; 0: no quota.")
+    fetch_bytes_per_s: int = _setting(0, "Fetch quota per client; 0: no quota.")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsSettings:
-    """Consumer groups and what they commit."""
+    """Consumer groups and their committed offsets."""
 
-    members_max: int = _setting(1_000, "Members of one group.", low=1)
-    session_timeout_ms_min: int = _setting(
-        1_000, "Shortest silence a member may ask to be taken for dead after.", low=1
-    )
-    session_timeout_ms_max: int = _setting(
-        30 * 60_000, "Longest silence a member may ask to be taken for dead after.", low=1_000
-    )
+    members_max: int = _setting(1_000, "Maximum number of members per group.", low=1)
+    session_timeout_ms_min: int = _setting(1_000, "Minimum session timeout that a member can request.", low=1)
+    session_timeout_ms_max: int = _setting(30 * 60_000, "Maximum session timeout that a member can request.", low=1_000)
     consumer_session_timeout_ms: int = _setting(
-        45_000, "Silence after which a member with `group.protocol=consumer` is taken for dead.", low=1_000
+        45_000, "Session timeout of members with `group.protocol=consumer`.", low=1_000
     )
     consumer_heartbeat_ms: int = _setting(
-        3_000, "How often members with `group.protocol=consumer` are told to heartbeat.", low=10
+        3_000, "Heartbeat interval of members with `group.protocol=consumer`.", low=10
     )
-    quiet_ms: int = _setting(100, "A new group waits for further members until none has come for so long.")
+    quiet_ms: int = _setting(
+        100, "Initial rebalance delay: a new group waits for more members until none has joined for this long."
+    )
     offset_retention_ms: int = _setting(
-        7 * 24 * 60 * 60_000, "How long offsets are kept after the group's last member has gone.", low=1
+        7 * 24 * 60 * 60_000, "How long committed offsets are kept after the group's last member has left.", low=1
     )
     internal_partitions: int = _setting(
-        4, "Partitions of the broker's own topics for groups and transactions, when they are created.", low=1, high=100
+        4,
+        "Number of partitions of the internal topics for groups and transactions, set at their creation.",
+        low=1,
+        high=100,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionsSettings:
-    """Writing to several partitions at once."""
+    """Transactions."""
 
-    timeout_ms_max: int = _setting(60 * 60_000, "Longest time a producer may ask to leave a transaction open.", low=1)
-    id_retention_ms: int = _setting(
-        7 * 24 * 60 * 60_000, "How long a transactional id is remembered that nobody uses.", low=1
-    )
+    timeout_ms_max: int = _setting(60 * 60_000, "Maximum transaction timeout that a producer can request.", low=1)
+    id_retention_ms: int = _setting(7 * 24 * 60 * 60_000, "How long an unused transactional id is kept.", low=1)
 
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """How the logs on disk are looked after."""
+    """Maintenance of the logs on disk."""
 
-    retention_check_interval_ms: int = _setting(60_000, "Time between two looks for expired segments.", low=1)
-    compaction_check_interval_ms: int = _setting(30_000, "Time between two looks for logs to compact.", low=1)
-    checkpoint_interval_ms: int = _setting(
-        60_000, "Time between two notes of how far each log is on disk; recovery starts from there.", low=1
-    )
-    recovery_threads_max: int = _setting(4, "Threads that recover logs at start.", low=1, high=256)
+    retention_check_interval_ms: int = _setting(60_000, "How often logs are checked for expired segments.", low=1)
+    compaction_check_interval_ms: int = _setting(30_000, "How often logs are checked for compaction.", low=1)
+    checkpoint_interval_ms: int = _setting(60_000, "How often the recovery checkpoint of each log is written.", low=1)
+    recovery_threads_max: int = _setting(4, "Number of threads that recover logs at startup.", low=1, high=256)
 
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Who may connect."""
+    """Authentication."""
 
-    required: bool = _setting(False, "Refuse clients that do not log in.")
+    required: bool = _setting(False, "Reject clients that do not authenticate.")
     users: Mapping[str, PasswordHash] = field(
         default_factory=dict,
         repr=False,
-        metadata={"text": "User names and the hashes that `python -m flymq.server.hash_password` prints. File only."},
+        metadata={
+            "text": "User names and password hashes, from `python -m flymq.server.hash_password`. Config file only."
+        },
     )
 
     def __post_init__(self) -> None:
         if self.required and not self.users:
             raise InvalidSetting(
-                "auth.required is true, but auth.users names nobody: no client could log in",
+                "auth.required is true, but auth.users is empty: no client could log in",
                 hint="Add a user to the [auth.users] table of the config file.",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """What the REST API takes."""
+    """The REST API."""
 
-    body_bytes_max: int = _setting(16 << 20, "Largest body of a request, unpacked.", low=1 << 10, high=_INT32_MAX)
-    body_timeout_ms: int = _setting(30_000, "Time in which a body must arrive.", low=1)
+    body_bytes_max: int = _setting(
+        16 << 20, "Maximum size of a request body, decompressed.", low=1 << 10, high=_INT32_MAX
+    )
+    body_timeout_ms: int = _setting(30_000, "Maximum time to receive a request body.", low=1)
     cors_origins: str | None = _setting(
-        None, "Web pages of these origins may use the API, as `https://a.example, https://b.example`; none if not set."
+        None, "Allowed CORS origins, such as `https://a.example, https://b.example`; none if not set."
     )
 
     @property
@@ -236,10 +238,12 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What the broker tells on stderr."""
+    """The broker's log on stderr."""
 
-    level: LogLevel = _setting(LogLevel.INFO, "Least important message to show.")
-    format: LogFormat = _setting(LogFormat.PEOPLE, "`people` for a terminal, `json` for a log collector.")
+    level: LogLevel = _setting(LogLevel.INFO, "Minimum log level.")
+    format: LogFormat = _setting(
+        LogFormat.PEOPLE, "`people`: text for a terminal; `json`: JSON lines for a log collector."
+    )
 
 
 @dataclass(frozen=True, slots=True)

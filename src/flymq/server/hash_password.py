@@ -1,7 +1,7 @@
-"""`python -m flymq.server.hash_password`: ask for a password, print the line that `[auth.users]` wants.
+"""`python -m flymq.server.hash_password`: prompt for a password and print its hash for `[auth.users]`.
 
-The password comes from the terminal, unseen, or from standard input; never from the command line, where every user of
-the machine could read it.
+The password is read from the terminal without echo, or from standard input; never from the command line, where every
+user of the machine could read it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from getpass import getpass
 
-from flymq.broker.passwords import SALT_BYTES, hash_password
+from flymq.broker.access.passwords import SALT_BYTES, hash_password
 from flymq.host.entropy import system_entropy
 
 

@@ -1,4 +1,4 @@
-"""Run a broker in the foreground until it is told to stop."""
+"""Run a broker in the foreground until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from flymq.host.host import system_host
 from flymq.host.process import raise_open_files_limit
 from flymq.server.assemble import Server, assemble
 from flymq.server.config import Config
-from flymq.server.logs import set_up_logs
+from flymq.server.logging_setup import set_up_logging
 
 logger = logging.getLogger(__name__)
 
 
 def run(config: Config, on_ready: Callable[[Server], None]) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code: 0 after an orderly end, 1 after a failed fsync."""
-    set_up_logs(config.log)
+    """Serve until SIGTERM or SIGINT; return the exit code: 0 after a clean shutdown, 1 after a failed fsync."""
+    set_up_logging(config.log)
     return asyncio.run(_run(config, on_ready))
 
 

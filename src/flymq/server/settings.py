@@ -1,12 +1,12 @@
-"""From a file, the environment and flags to a `Config`, or to an error that says which setting, from where, and why.
+"""Load a `Config` from a file, environment variables and flags. An error names the setting, its source and the reason.
 
-Sources, later ones win: the defaults, dev mode, a TOML file, environment variables, flags. A setting has one name,
-the path to it in the tree of config.py, and every source derives its own spelling from that:
+Sources, later ones take precedence: defaults, dev mode, a TOML file, environment variables, flags. A setting has one
+name, its path in the tree of config.py, and every source derives its own spelling from that:
 
     listener.port       [listener] port = 9092       FLYMQ_LISTENER__PORT=9092       {"listener.port": 9092}
 
-Two underscores stand between the levels in a variable's name. One would be ambiguous, and container platforms invent
-variables such as FLYMQ_BROKER_PORT for a service that happens to be called flymq-broker; those are left alone.
+Two underscores separate the levels in a variable's name. One would be ambiguous, and container platforms set variables
+such as FLYMQ_BROKER_PORT for a service called flymq-broker; those are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from flymq.broker.passwords import PasswordHash, parse_password_hash
+from flymq.broker.access.passwords import PasswordHash, parse_password_hash
 from flymq.model.errors import InvalidSetting
 from flymq.server.config import DEV_DEFAULTS, INT64_MAX, Config
 
@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One leaf of the tree: its name, what it takes, what it means."""
+    """One setting: its name, allowed values and description."""
 
     path: tuple[str, ...]
-    """The attributes that lead to it from `Config`."""
+    """The attribute path from `Config`."""
     levels: tuple[str, ...]
-    """The same, as people write it: a topic's `retention_ms` is its `retention.ms`."""
+    """The same path in its public spelling: a topic's `retention_ms` is `retention.ms`."""
     type: type[Any]
     is_optional: bool
     default: Any
@@ -54,34 +54,34 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The name of its environment variable."""
         return ENVIRONMENT_PREFIX + "__".join(level.upper().replace(".", "_") for level in self.levels)
 
     @property
     def unit(self) -> str | None:
         words = self.levels[-1].replace(".", "_").split("_")
         if "bytes" in words:
-            return "bytes a second" if words[-2:] == ["per", "s"] else "bytes"
+            return "bytes per second" if words[-2:] == ["per", "s"] else "bytes"
         return "milliseconds" if "ms" in words else None
 
     @property
     def takes(self) -> str:
-        """What a value must be, in words."""
+        """The allowed values, in words."""
         if self.type is bool:
             return "true or false"
         if issubclass(self.type, Enum):
             *others, last = (repr(choice.value) for choice in self.type)
             return f"{', '.join(others)} or {last}"
         if self.type is int:
-            number = f"a whole number of {self.unit}" if self.unit else "a whole number"
+            number = f"an integer ({self.unit})" if self.unit else "an integer"
             bounds = f" from {self.low} to {self.high}" if self.high < INT64_MAX else f", at least {self.low}"
             return number + bounds
         if self.type is Path:
-            return "the path of a file that exists" if self.must_exist else "a path"
+            return "the path of an existing file" if self.must_exist else "a path"
         return "a table of user names and password hashes" if self.type is Mapping else "text"
 
     def parse(self, raw: Any) -> Any:
-        """Return the value that `raw` means; `ValueError` or `KeyError` if it is not what the setting takes."""
+        """Return the value of `raw`; raise `ValueError` or `KeyError` if it is not valid."""
         if self.is_optional and raw in (None, ""):
             return None
         if self.type is bool:
@@ -127,7 +127,7 @@ def _parse_users(name: str, raw: Any) -> dict[str, PasswordHash]:
     return users
 
 
-_HASH_HINT = "Make a hash with `python -m flymq.server.hash_password`."
+_HASH_HINT = "Create a hash with `python -m flymq.server.hash_password`."
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def _walk(tree: type[Any], path: tuple[str, ...], levels: tuple[str, ...]) -> It
 
 
 def _unwrap(hint: Any) -> tuple[type[Any], bool]:
-    """Split `X | None` into X and True; take `Mapping[K, V]` for what it is, a mapping."""
+    """Split `X | None` into X and True; return the origin of `Mapping[K, V]`."""
     if isinstance(hint, UnionType):
         (plain,) = (member for member in get_args(hint) if member is not NoneType)
         return plain, True
@@ -165,7 +165,7 @@ def _unwrap(hint: Any) -> tuple[type[Any], bool]:
 
 
 class _Given(NamedTuple):
-    """A value as somebody gave it, and where."""
+    """A raw value and its source."""
 
     raw: Any
     origin: str
@@ -174,7 +174,7 @@ class _Given(NamedTuple):
 def load_config(
     *, file: Path | None = None, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> Config:
-    """Return the settings these sources make, or raise `InvalidSetting`. A flag that is None counts as not given."""
+    """Return the settings of these sources, or raise `InvalidSetting`. A flag that is None counts as not set."""
     settings = {setting.name: setting for setting in describe_settings()}
     given: dict[str, _Given] = {}
     if file is not None:
@@ -204,7 +204,7 @@ def _from_file(path: Path, settings: Mapping[str, Setting]) -> dict[str, _Given]
 
 
 def _flatten(table: Mapping[str, Any], prefix: str, settings: Mapping[str, Setting]) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves by their dotted names; `retention.ms = 1` and `"retention.ms" = 1` are the same to us."""
+    """Yield the leaves by their dotted names; `retention.ms = 1` and `"retention.ms" = 1` mean the same."""
     for key, value in table.items():
         name = prefix + key
         if isinstance(value, dict) and name not in settings:
@@ -251,7 +251,7 @@ def _parse(setting: Setting, given: _Given) -> Any:
 
 
 def _build(tree: type[T], values: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> T:
-    """Make the tree from the leaves that are given; the others keep their defaults."""
+    """Build the tree from the given leaves; the others keep their defaults."""
     hints = get_type_hints(tree)
     arguments = {}
     for f in fields(tree):  # type: ignore[arg-type]  # every node of the tree is a dataclass

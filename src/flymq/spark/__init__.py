@@ -1,1 +1,1 @@
-"""Topics in Spark: a source and a sink without a jar, and the pipelines that are built on them."""
+"""Spark: the data source and sink "flymq", without a jar, and the pipelines built on them."""

@@ -1,12 +1,12 @@
-"""Spark Declarative Pipelines over topics: projects of tables, each described by Python or SQL, run as one.
+"""Spark Declarative Pipelines over topics: projects of tables, each defined in Python or SQL, run together.
 
 PROJECT/
-├─ spark-pipeline.yml      what belongs to it, and where Spark keeps its checkpoints
-├─ transformations/        a file for each table or a few
-└─ state/                  made by the first run
-   ├─ catalog/             which tables there are: a Derby database, since Spark's own catalog forgets them at the end
+├─ spark-pipeline.yml      the project's files, and where Spark stores its checkpoints
+├─ transformations/        the definitions of the tables
+└─ state/                  created by the first run
+   ├─ catalog/             the tables' metadata: a Derby database, since Spark's own catalog is in memory
    ├─ warehouse/           the tables, as Parquet
-   └─ storage/             how far each stream has read
+   └─ storage/             checkpoints of the streams
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ libraries:
 """
 
 _PYTHON = '''\
-"""A topic as a table that grows: each run adds what has come since the last one."""
+"""A topic as an append-only table: each run adds the records since the last one."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ def records() -> DataFrame:
 '''
 
 _SQL = """\
--- Computed anew by each run. With JSON values, get_json_object(value, '$.field') takes a field of theirs.
+-- Recomputed by each run. With JSON values, get_json_object(value, '$.field') extracts a field.
 CREATE MATERIALIZED VIEW records_per_key AS
 SELECT key, count(*) AS records, max(timestamp) AS last_seen
 FROM records
@@ -70,9 +70,9 @@ GROUP BY key
 
 
 def write_project(folder: Path, topic: str) -> None:
-    """Write a small project that runs: the topic as a table, and a view that counts its keys."""
+    """Create a small working project: the topic as a table, and a view that counts its keys."""
     if folder.exists() and any(folder.iterdir()):
-        raise InvalidPipeline(f"{folder} is not empty", hint="Name a folder that is not there yet.")
+        raise InvalidPipeline(f"{folder} is not empty", hint="Use a directory that does not exist yet.")
     storage = (folder / _STATE / "storage").absolute().as_uri()
     files = {
         SPEC_FILES[0]: _SPEC.format(name=folder.absolute().name, storage=storage),
@@ -86,26 +86,26 @@ def write_project(folder: Path, topic: str) -> None:
 
 
 def find_spec(path: Path) -> Path:
-    """Return the file that describes the project in a folder, or that file itself."""
+    """Return the project's spec file, given its directory or the file itself."""
     if path.is_file():
         return path
     for name in SPEC_FILES:
         if (path / name).is_file():
             return path / name
     raise InvalidPipeline(
-        f"there is no {SPEC_FILES[0]} in {path}", hint=f"flymq pipeline init {path} writes a project."
+        f"there is no {SPEC_FILES[0]} in {path}", hint=f"flymq pipeline init {path} creates a project."
     )
 
 
 @contextmanager
 def project_session(spec: Path, master: str = LOCAL_MASTER) -> Iterator[SparkSession]:
-    """Open the session that a project runs in, with its catalog and tables. One process at a time can have it."""
+    """Open the session of a project, with its catalog and tables. One process at a time can open it."""
     state = spec.parent.absolute() / _STATE
     state.mkdir(exist_ok=True)
     try:
         lock = SystemDisk().lock(state / "lock")
     except DirectoryLocked:
-        raise PipelineRunning(f"the project in {spec.parent} runs already") from None
+        raise PipelineRunning(f"the project in {spec.parent} is already running") from None
     os.environ[_TOKEN] = secrets.token_hex(16)
     try:
         with open_session(
@@ -128,7 +128,7 @@ def _settings(state: Path) -> dict[str, str]:
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state / 'catalog'};create=true",
         "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={state / 'derby.log'}",
-        # The pipeline's definitions are sent by a process of their own, through Spark Connect.
+        # The pipeline's definitions are sent by a separate process, through Spark Connect.
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -136,24 +136,24 @@ def _settings(state: Path) -> dict[str, str]:
 
 
 def run_project(session: SparkSession, spec: Path, *arguments: str) -> None:
-    """Run `spark-pipelines` with these arguments in a project's session; what it says goes to stderr."""
+    """Run `spark-pipelines` with these arguments in a project's session; its output goes to stderr."""
     port = session.conf.get("spark.connect.grpc.binding.port")
     command = [sys.executable, "-m", "pyspark.pipelines.cli", *arguments, "--spec", str(spec)]
-    # Only to a host that is called so does the client send its token without TLS.
+    # The client sends its token without TLS only to a host of this name.
     environ: Mapping[str, str] = {**os.environ, "SPARK_REMOTE": f"sc://localhost:{port}"}
     ended = subprocess.run(command, env=environ, stdout=_STDERR, stderr=subprocess.PIPE, text=True)
     if ended.returncode:
         log = spec.parent / _STATE / "error.log"
         log.write_text(ended.stderr, encoding="utf-8")
-        raise PipelineFailed(last_reason(ended.stderr), hint=f"{log} has the details.")
+        raise PipelineFailed(last_reason(ended.stderr), hint=f"See {log} for the details.")
 
 
 def last_reason(traceback: str) -> str:
-    """Return the first line of what was raised in the end, without Spark's name for the case."""
+    """Return the first line of the last exception, without Spark's error class."""
     reasons: list[str] = _RAISED.findall(traceback)
-    return reasons[-1].rstrip(".") if reasons else "the project cannot be run"
+    return reasons[-1].rstrip(".") if reasons else "the project failed"
 
 
 def table_sizes(session: SparkSession) -> dict[str, int]:
-    """Return the tables of a project and how many rows each has."""
+    """Return the tables of a project and the number of rows of each."""
     return {table.name: session.table(table.name).count() for table in session.catalog.listTables()}

@@ -1,4 +1,4 @@
-"""End-to-end encryption of the values of a record batch, in the task that reads or writes it."""
+"""End-to-end encryption of record values, in the Spark task that reads or writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def decrypted(columns: pa.RecordBatch, cipher: Cipher, name: TopicPartition) -> pa.RecordBatch:
-    """Return the columns with plain values, and headers without ours. An error names the record."""
+    """Return the columns with decrypted values, without FlyMQ's encryption header. An error names the record."""
     values: list[bytes | None] = []
     headers: list[Sequence[Header]] = []
     for index, (value, given) in enumerate(_rows(columns)):
@@ -31,7 +31,7 @@ def decrypted(columns: pa.RecordBatch, cipher: Cipher, name: TopicPartition) -> 
 
 
 def encrypted(rows: pa.RecordBatch, cipher: Cipher) -> pa.RecordBatch:
-    """Return the rows with sealed values, and the header that names the key."""
+    """Return the rows with encrypted values, and the header with the key's id."""
     sealed = [cipher.encrypt(value, given) for value, given in _rows(rows)]
     values = pa.array([value for value, _ in sealed], pa.binary())
     return _with(rows, {"value": values, "headers": pa.array([headers for _, headers in sealed], _HEADERS)})

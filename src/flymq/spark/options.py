@@ -1,8 +1,8 @@
-"""Every option of the Spark format "flymq": its name, what it takes, its default, and what it does.
+"""Every option of the Spark format "flymq": its name, its values, its default and its description.
 
-The fields below are the one table: they are parsed from, checked against and documented. An option is written in camel
+The fields below are the single source for parsing, validation and the reference page. Options are written in camel
 case, as `maxOffsetsPerTrigger` for the field `max_offsets_per_trigger`; case and underscores do not matter, since Spark
-does not keep them. Names of Spark's Kafka connector are understood as well, see `kafka_options`.
+does not preserve case. The names of Spark's Kafka connector are supported as well, see `kafka_options`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _option(default: Any, parse: Parser, text: str, *, takes: str = "", is_secre
     return field(default=default, repr=not is_secret, metadata=metadata)
 
 
-# --- what options take ----------------------------------------------------------------------------------------------
+# --- parsing values -------------------------------------------------------------------------------------------------
 
 
 def _text(value: str) -> str:
@@ -56,7 +56,7 @@ def _at_least(low: int) -> Parser:
 def _one_of(**values: Any) -> Parser:
     def parse(value: str) -> Any:
         if value.lower() not in values:
-            raise ValueError(f"it is none of {', '.join(values)}")
+            raise ValueError(f"it is not one of {', '.join(values)}")
         return values[value.lower()]
 
     return parse
@@ -65,7 +65,7 @@ def _one_of(**values: Any) -> Parser:
 def _names(value: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in value.split(",") if name.strip())
     if not found:
-        raise ValueError("it names nothing")
+        raise ValueError("the list is empty")
     return found
 
 
@@ -73,11 +73,11 @@ _DURATION_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600
 
 
 def _duration_ms(value: str) -> int:
-    """Parse "15m", "30s" or "500ms", as Spark writes times; a bare number counts milliseconds."""
+    """Parse a duration such as "15m", "30s" or "500ms"; a plain number is in milliseconds."""
     number = value.strip().rstrip("abcdefghijklmnopqrstuvwxyz ").strip()
     unit = value.strip()[len(number) :].strip() or "ms"
     if unit not in _DURATION_UNITS_MS:
-        raise ValueError(f"{unit!r} is no unit of time: use {', '.join(_DURATION_UNITS_MS)}")
+        raise ValueError(f"{unit!r} is not a unit of time: use {', '.join(_DURATION_UNITS_MS)}")
     return int(number) * _DURATION_UNITS_MS[unit]
 
 
@@ -87,51 +87,57 @@ def _acks(value: str) -> Acks:
 
 _ISOLATION = _one_of(read_committed=Isolation.READ_COMMITTED, read_uncommitted=Isolation.READ_UNCOMMITTED)
 _OFFSETS = 'earliest, latest, or JSON: {"orders": {"0": 23, "1": -2}}; -2 is the earliest, -1 the latest'
-_TIMES = 'JSON: {"orders": {"0": 1700000000000}}, in milliseconds since 1970'
+_TIMES = 'JSON: {"orders": {"0": 1700000000000}}, in milliseconds since the Unix epoch'
 
 # --- the options ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How to reach the brokers, and who may read what is encrypted end to end."""
+    """Connection, authentication and end-to-end encryption."""
 
     bootstrap_servers: str | None = _option(
         None,
         _text,
-        "Brokers to begin with. Without it, the environment's FLYMQ_BOOTSTRAP or localhost:9092.",
-        takes="host:port, several with commas",
+        "Bootstrap brokers. If not set, the environment variable FLYMQ_BOOTSTRAP or localhost:9092.",
+        takes="host:port, comma-separated",
     )
-    client_id: str = _option("flymq-spark", _text, "Name of this program in the broker's logs and quotas.")
-    username: str | None = _option(None, _text, "User to authenticate as.")
-    password: str | None = _option(None, _text, "Password of the user; not shown in plans.", is_secret=True)
-    tls_enabled: bool = _option(False, _boolean, "Encrypt the connection.", takes="true, false")
-    tls_ca_file: str | None = _option(None, _text, "Certificates to trust, as a PEM file on every machine.")
-    tls_cert_file: str | None = _option(None, _text, "Own certificate, as a PEM file on every machine.")
-    tls_key_file: str | None = _option(None, _text, "Key of the own certificate, as a PEM file on every machine.")
-    connect_timeout_ms: int = _option(10_000, _at_least(1), "How long to wait for a connection.")
+    client_id: str = _option("flymq-spark", _text, "Client id for the broker's logs and quotas.")
+    username: str | None = _option(None, _text, "User name for authentication.")
+    password: str | None = _option(None, _text, "Password; not shown in query plans.", is_secret=True)
+    tls_enabled: bool = _option(False, _boolean, "Use TLS.", takes="true, false")
+    tls_ca_file: str | None = _option(None, _text, "CA certificates to trust: a PEM file, present on every machine.")
+    tls_cert_file: str | None = _option(None, _text, "Client certificate: a PEM file, present on every machine.")
+    tls_key_file: str | None = _option(
+        None, _text, "Private key of the client certificate: a PEM file, present on every machine."
+    )
+    connect_timeout_ms: int = _option(10_000, _at_least(1), "Connect timeout.")
     request_timeout_ms: int = _option(
-        60_000, _at_least(1), "How long to wait for an answer, and for a broker that restarts in mid-query."
+        60_000, _at_least(1), "Request timeout; also how long a running query waits for a broker that restarts."
     )
     encryption_key: str | None = _option(
         None,
         _text,
-        "Key of topics that are encrypted end to end. A file keeps it out of plans and programs.",
+        "Key for end-to-end encryption. Prefer a file: it keeps the key out of query plans and programs.",
         takes="base64 or hex",
         is_secret=True,
     )
     encryption_key_file: str | None = _option(
-        None, _text, "File with that key, on every machine; it is read in the tasks."
+        None, _text, "File with the encryption key, present on every machine; it is read by the tasks."
     )
     decryption_keys: tuple[str, ...] = _option(
-        (), _names, "Older keys, for reading what was written with them.", takes="several with commas", is_secret=True
+        (),
+        _names,
+        "Old keys, to decrypt records that were encrypted with them.",
+        takes="comma-separated",
+        is_secret=True,
     )
     encryption_required: bool = _option(
-        True, _boolean, "Whether a record that is not encrypted is refused, when there is a key.", takes="true, false"
+        True, _boolean, "Whether an unencrypted record is an error when an encryption key is set.", takes="true, false"
     )
 
     def connection(self) -> ConnectionConfig:
-        """Return what the SDK needs to connect."""
+        """Return the connection settings of the SDK."""
         return ConnectionConfig(
             addresses=parse_addresses(self.bootstrap_servers),
             client_id=self.client_id,
@@ -146,7 +152,7 @@ class ConnectionOptions:
         )
 
     def cipher(self) -> Cipher | None:
-        """Return what encrypts and decrypts values; None without a key."""
+        """Return the cipher for values; None without a key."""
         key = self.encryption_key
         if self.encryption_key_file is not None:
             try:
@@ -158,146 +164,163 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(ConnectionOptions):
-    """What to read, from where to where, and how much at a time."""
+    """Options of the source."""
 
     assign: str | None = _option(None, _text, "Partitions to read.", takes='JSON: {"orders": [0, 1]}')
-    subscribe: tuple[str, ...] = _option((), _names, "Topics to read.", takes="topic, several with commas")
+    subscribe: tuple[str, ...] = _option((), _names, "Topics to read.", takes="topic, comma-separated")
     subscribe_pattern: str | None = _option(
-        None, _text, "Topics to read, those that come later too.", takes="regular expression for the whole name"
+        None,
+        _text,
+        "Topics to read, including those that are created later.",
+        takes="regular expression that matches the whole name",
     )
     starting_offsets: str | None = _option(
         None,
         _text,
-        "Where a new query begins: by default at the latest in a stream, at the earliest in a batch.",
+        "Start position of a new query; default: latest for a stream, earliest for a batch.",
         takes=_OFFSETS,
     )
-    ending_offsets: str = _option("latest", _text, "Where a batch ends; the offset itself is left out.", takes=_OFFSETS)
+    ending_offsets: str = _option("latest", _text, "End position of a batch query (exclusive).", takes=_OFFSETS)
     starting_timestamp: int | None = _option(
-        None, _at_least(0), "Begin with the first record of this time or later, in milliseconds since 1970."
+        None,
+        _at_least(0),
+        "Start at the first record with this timestamp or later, in milliseconds since the Unix epoch.",
     )
     ending_timestamp: int | None = _option(
-        None, _at_least(0), "End before the first record of this time or later, in milliseconds since 1970."
+        None,
+        _at_least(0),
+        "End before the first record with this timestamp or later, in milliseconds since the Unix epoch.",
     )
     starting_offsets_by_timestamp: str | None = _option(
-        None, _text, "As startingTimestamp, for each partition.", takes=_TIMES
+        None, _text, "Like startingTimestamp, per partition.", takes=_TIMES
     )
-    ending_offsets_by_timestamp: str | None = _option(
-        None, _text, "As endingTimestamp, for each partition.", takes=_TIMES
-    )
+    ending_offsets_by_timestamp: str | None = _option(None, _text, "Like endingTimestamp, per partition.", takes=_TIMES)
     starting_offsets_by_timestamp_strategy: str = _option(
         "error",
         _one_of(error="error", latest="latest"),
-        "What to do where no record is of that time or later: fail, or begin at the latest.",
+        "What to do if no record has that timestamp or later: fail, or start at the latest offset.",
         takes="error, latest",
     )
     fail_on_data_loss: bool = _option(
         True,
         _boolean,
-        "Whether the query fails when records it has not read are gone; else it goes on with the rest.",
+        "Whether the query fails if records were deleted before it read them; otherwise it continues with the rest.",
         takes="true, false",
     )
     max_offsets_per_trigger: int | None = _option(
-        None, _at_least(1), "Most offsets of one micro-batch, shared among partitions by what each has waiting."
+        None,
+        _at_least(1),
+        "Maximum number of offsets per micro-batch, divided among partitions in proportion to their lag.",
     )
     min_offsets_per_trigger: int | None = _option(
-        None, _at_least(1), "Wait for so many offsets before a micro-batch begins."
+        None, _at_least(1), "Minimum number of offsets before a micro-batch starts."
     )
     max_trigger_delay: int = _option(
         15 * 60_000,
         _duration_ms,
-        "Begin with fewer than that after this time.",
+        "Maximum time to wait for minOffsetsPerTrigger.",
         takes="15m, 30s, 500ms",
     )
     min_partitions: int | None = _option(
-        None, _at_least(1), "Least number of tasks: ranges of offsets are cut to get so many."
+        None, _at_least(1), "Minimum number of Spark partitions: offset ranges are split to reach it."
     )
     max_records_per_partition: int | None = _option(
-        None, _at_least(1), "Most offsets of one task: ranges with more are cut."
+        None, _at_least(1), "Maximum number of offsets per Spark partition: larger offset ranges are split."
     )
     filter_pushdown: bool = _option(
         False,
         _boolean,
-        "Let filters on topic, partition, offset and timestamp spare a batch from reading the rest. Use the data frame "
+        "Push filters on topic, partition, offset and timestamp down to a batch read. Use the DataFrame "
         "for one query only, and set spark.sql.python.filterPushdown.enabled.",
         takes="true, false",
     )
-    include_headers: bool = _option(False, _boolean, "Add the column headers.", takes="true, false")
+    include_headers: bool = _option(False, _boolean, "Add the column `headers`.", takes="true, false")
     group_id: str | None = _option(
-        None, _text, "Consumer group under which a stream shows how far it has come, for lag views. It is never read."
+        None,
+        _text,
+        "Consumer group that a stream commits its offsets to, for lag monitoring. Its offsets are never read.",
     )
     group_id_prefix: str | None = _option(
-        None, _text, "Without groupId, the beginning of that group's name; the topics are the rest of it."
+        None, _text, "Without groupId, the prefix of the group's name; the topics follow."
     )
     isolation: Isolation = _option(
         Isolation.READ_COMMITTED,
         _ISOLATION,
-        "Whether records of open and aborted transactions are seen.",
+        "Isolation level: whether records of open and aborted transactions are read.",
         takes="read_committed, read_uncommitted",
     )
-    fetch_bytes: int = _option(4 << 20, _at_least(1), "About how much a task fetches and decodes at a time.")
+    fetch_bytes: int = _option(
+        4 << 20, _at_least(1), "Approximate number of bytes that a task fetches and decodes at a time."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(ConnectionOptions):
-    """Where to write to, and how surely."""
+    """Options of the sink."""
 
-    topic: str | None = _option(None, _text, "Topic of all rows; without it, each row's column `topic` says.")
+    topic: str | None = _option(None, _text, "Topic of all rows; if not set, the column `topic` of each row.")
     delivery: str = _option(
         "exactly_once",
         _one_of(exactly_once="exactly_once", at_least_once="at_least_once"),
-        "exactly_once: all rows of a batch become visible together, once, whatever fails. at_least_once: each row is "
-        "visible at once, and twice when a task is repeated.",
+        "exactly_once: all rows of a batch become visible atomically, once, whatever fails. at_least_once: a row is "
+        "visible immediately, and may be duplicated when a task is retried.",
         takes="exactly_once, at_least_once",
     )
     txn_app_id: str | None = _option(
         None,
         _text,
-        "With txnVersion, the name of a batch write: one that was done under this name is not done again. "
-        "For `foreachBatch`.",
+        "With txnVersion, makes batch writes idempotent: a write that was already done is skipped. For `foreachBatch`.",
     )
     txn_version: int | None = _option(
-        None, _at_least(0), "Number of the write under txnAppId; one that is not higher than the last does nothing."
+        None,
+        _at_least(0),
+        "Version of the write for txnAppId; a write whose version is not higher than the last one is skipped.",
     )
     transaction_timeout_ms: int = _option(
-        15 * 60_000, _at_least(1), "How long a batch may take; after that the broker drops what its tasks wrote."
+        15 * 60_000,
+        _at_least(1),
+        "Transaction timeout: maximum duration of a batch; after that the broker aborts what its tasks wrote.",
     )
-    acks: Acks = _option(Acks.ALL, _acks, "When a write is answered.", takes="leader, all")
+    acks: Acks = _option(Acks.ALL, _acks, "When a write is acknowledged.", takes="leader, all")
     compression: Compression = _option(
-        Compression.NONE, compression_named, "How batches are packed.", takes="none, gzip, snappy, lz4, zstd"
+        Compression.NONE,
+        compression_named,
+        "Compression codec of record batches.",
+        takes="none, gzip, snappy, lz4, zstd",
     )
-    batch_bytes: int = _option(512 << 10, _at_least(1), "About how large a record batch gets.")
+    batch_bytes: int = _option(512 << 10, _at_least(1), "Approximate size of a record batch.")
     include_timestamp: bool = _option(
         False,
         _boolean,
-        "Give records the time in the column timestamp; otherwise the time of writing.",
+        "Use the column `timestamp` as the records' timestamps; otherwise the time of the write.",
         takes="true, false",
     )
 
 
 NO_EFFECT = frozenset(["checkpointlocation", "queryname"])
-"""What Spark passes on although it is for itself."""
+"""Spark's own options, which it passes to every data source."""
 
 
 def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return checked options of a source. Which of them a stream or a batch allows is for the reader to say."""
+    """Return validated options of the source. The readers check what is only valid for a stream or a batch."""
     options = _parse(ReadOptions, given)
     chosen = [name for name in ("assign", "subscribe", "subscribe_pattern") if getattr(options, name)]
     if len(chosen) != 1:
         said = " and ".join(map(option_name, chosen)) or "none of them"
         raise InvalidOption(
-            f"exactly one of assign, subscribe and subscribePattern says what to read, not {said}",
+            f"set exactly one of assign, subscribe and subscribePattern, not {said}",
             hint='Set one, as in .option("subscribe", "orders").',
         )
     return options
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Return checked options of a sink."""
+    """Return validated options of the sink."""
     options = _parse(WriteOptions, given)
     if (options.txn_app_id is None) != (options.txn_version is None):
-        raise InvalidOption("txnAppId and txnVersion are given together or not at all")
+        raise InvalidOption("txnAppId and txnVersion must be set together")
     if options.txn_app_id is not None and ":" in options.txn_app_id:
-        raise InvalidOption("txnAppId must not have a colon")
+        raise InvalidOption("txnAppId must not contain a colon")
     return options
 
 
@@ -322,17 +345,17 @@ def _parse(kind: type[Kind], given: Mapping[str, str]) -> Kind:
 
 def _value(option: Field[Any], value: str) -> Any:
     name = option_name(option.name)
-    shown = repr(value) if option.repr else "this"  # a secret stays one
+    shown = repr(value) if option.repr else "this"  # never show a secret
     try:
         return option.metadata["parse"](value.strip())
     except (FlyMQError, ValueError, KeyError) as error:
-        takes = option.metadata["takes"] or ("text" if option.metadata["parse"] is _text else "a whole number")
+        takes = option.metadata["takes"] or ("text" if option.metadata["parse"] is _text else "an integer")
         why = "" if isinstance(error, KeyError) or "invalid literal" in str(error) else f": {error}"
-        raise InvalidOption(f"the option {name} does not take {shown}{why}", hint=f"It takes {takes}.") from None
+        raise InvalidOption(f"invalid value {shown} for the option {name}{why}", hint=f"It takes {takes}.") from None
 
 
 def _unknown(name: str, kind: type, known: Mapping[str, Field[Any]]) -> InvalidOption:
     near = difflib.get_close_matches(name.replace("_", "").lower(), known, n=1)
     meant = f"Did you mean {option_name(known[near[0]].name)}? " if near else ""
     use = "reading" if kind is ReadOptions else "writing"
-    return InvalidOption(f"there is no option {name!r} for {use}", hint=meant + InvalidOption.hint)
+    return InvalidOption(f"unknown option {name!r} for {use}", hint=meant + InvalidOption.hint)

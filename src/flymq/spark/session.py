@@ -1,6 +1,6 @@
-"""A Spark session that is ready for topics, on this machine or on a cluster, with no jar and no set-up by hand.
+"""A Spark session with the data source "flymq", local or on a cluster, without a jar or manual setup.
 
-Everything that a session leaves on the disk is in one scratch folder, which goes when the session does.
+Everything that a session writes to disk is in one scratch directory, which is deleted with the session.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flymq.model.errors import SparkMissing, SparkStartFailed
-from flymq.spark.cache import cache_root, keep_folder
 from flymq.spark.java import find_java
+from flymq.spark.user_cache import cache_root, keep_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 LOCAL_MASTER = "local[*]"
 DRIVER_MEMORY = "1g"
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""For sessions of seconds: Java's quick compiler alone, which halves the CPU time up to the first result. Where work
-takes minutes, the other one pays off, which takes its time."""
+"""For sessions of a few seconds: only the JVM's C1 compiler, which halves the CPU time to the first result. For work of
+minutes, the slower C2 compiler pays off."""
 
 VERSIONS = ((4, 2), (4, 4))
-"""The first release of Spark whose Python sources can be throttled, and the first one nobody has tried."""
+"""The first Spark release whose Python sources support rate limits, and the first one that is not tested."""
 
 _COMPANIONS = ("pyarrow", "numpy", "pandas", "grpc", "yaml", "zstandard")
-"""What PySpark does not insist on, and sources, Connect and Declarative Pipelines cannot do without."""
+"""Optional dependencies of PySpark that Python sources, Connect and Declarative Pipelines need."""
 
 _LOOPBACK = "127.0.0.1"
 _STDERR = 2
 _HOSTS_HERE = ("//localhost:", f"//{_LOOPBACK}:")
 
-# Read before the first line could be logged, unlike spark.log.level. A gateway without a level of its own would set
-# the root's to WARN, and say so.
+# Unlike spark.log.level, this applies before the first line is logged. Without its own level, the gateway would set the
+# root logger to WARN, and log that.
 _LOGGING = """\
 rootLogger.level = ${env:FLYMQ_SPARK_LOG_LEVEL:-error}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -55,9 +55,9 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def spark_version() -> str:
-    """Return the installed version of PySpark, or raise SparkMissing if it or what it needs is not there.
+    """Return the installed version of PySpark, or raise SparkMissing if it or one of its dependencies is missing.
 
-    Looks at what is installed without importing it: that takes a second.
+    Reads the package metadata without importing PySpark, which takes a second.
     """
     try:
         found = version("pyspark")
@@ -73,7 +73,7 @@ def spark_version() -> str:
 
 
 def spark_environment(master: str = LOCAL_MASTER, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables for a process of Spark: a driver, `spark-pipelines`, or a daemon of a standalone cluster."""
+    """Return the environment for a Spark process: a driver, `spark-pipelines`, or a daemon of a standalone cluster."""
     variables = {
         "JAVA_HOME": str(find_java(environ).home),
         "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable),
@@ -94,7 +94,7 @@ def session_settings(
     warehouse: Path | None = None,
     driver_memory: str = DRIVER_MEMORY,
 ) -> dict[str, str]:
-    """Return Spark's settings for work on topics; what Spark writes for itself goes below `scratch`."""
+    """Return the Spark configuration for topics; Spark's own files go below `scratch`."""
     settings = {
         "spark.master": master,
         "spark.driver.memory": driver_memory,
@@ -102,14 +102,14 @@ def session_settings(
         "spark.sql.warehouse.dir": str(warehouse or scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.redaction.options.regex": "(?i)url|cryptionkey",  # Spark hides passwords by itself
+        "spark.sql.redaction.options.regex": "(?i)url|cryptionkey",  # Spark redacts passwords by default
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if _is_here(master):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
-        # Spark's 200 are meant for a cluster: on one machine each is a task that does next to nothing.
+        # Spark's default of 200 is meant for a cluster: on one machine most of those tasks would be nearly empty.
         settings["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 1))
     return settings
 
@@ -124,11 +124,10 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     java_log: Path | None = None,
 ) -> Iterator[SparkSession]:
-    """Start a session of this process, and stop it at the end of the block. `settings` are Spark's own, and win.
+    """Start a session, and stop it at the end of the block. `settings` are Spark's own and take precedence.
 
-    The first session of a process starts a Java process, which takes some seconds and ends with this one. Whatever
-    that one has to say goes to `java_log`, or else to stderr. A session that is active already is used as it is, and
-    stays.
+    The first session of a process starts a JVM, which takes a few seconds and exits with this process. Its output goes
+    to `java_log`, or else to stderr. An active session is used as it is, and is not stopped.
     """
     spark_version()
     os.environ.update(spark_environment(master))
@@ -147,7 +146,7 @@ def open_session(
                 session = builder.getOrCreate()
         except PySparkRuntimeError as error:
             said = java_log.read_text(errors="replace").strip() if java_log else ""
-            raise SparkStartFailed(f"Spark did not start: {said or error}") from error
+            raise SparkStartFailed(f"Spark failed to start: {said or error}") from error
         try:
             yield session
         finally:
@@ -158,7 +157,7 @@ def open_session(
 
 @contextmanager
 def _stderr_to(file: Path) -> Iterator[None]:
-    """Let a process that is started in this block write its stderr to a file, all its life."""
+    """Redirect the stderr of a process that is started in this block to a file."""
     sys.stderr.flush()
     own = os.dup(_STDERR)
     try:
@@ -171,5 +170,5 @@ def _stderr_to(file: Path) -> Iterator[None]:
 
 
 def _is_here(master: str) -> bool:
-    """Whether all of Spark runs on this machine, so that nobody else needs to reach the driver."""
+    """Whether Spark runs in local mode, so that no other machine needs to reach the driver."""
     return master.startswith("local") or any(host in master for host in _HOSTS_HERE)

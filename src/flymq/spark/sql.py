@@ -1,4 +1,4 @@
-"""Topics as tables: a view of each topic that a query names, with the fields of its values as columns."""
+"""Query topics with SQL: a view of each topic that a query uses, with the fields of its values as columns."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import FlyMQError, PipelineFailed, QueryFailed, TableNotFound
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.json_shape import infer_fields, quoted
-from flymq.spark.samples import sample
+from flymq.spark.error_messages import failure_of
+from flymq.spark.json_schema import infer_fields, quoted
+from flymq.spark.sampling import sample
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 RECORD_COLUMNS = ("key", "partition", "offset", "timestamp")
-"""What every view has after the columns of the value; a field of the value with such a name is `value_<name>`."""
+"""The columns of every view after those of the value; a field of the value with such a name is `value_<name>`."""
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _PART = re.compile(r"`((?:[^`]|``)*)`")
 
 
 class TopicViews:
-    """The topics of a broker in a session. `options` are those of the source: how its tasks reach the broker."""
+    """The topics of a broker in a session. `options` are those of the source: how its tasks connect to the broker."""
 
     def __init__(self, spark: SparkSession, client: FlyMQClient, options: Mapping[str, str]) -> None:
         self._spark = spark
@@ -32,10 +32,10 @@ class TopicViews:
         self._options = options
 
     def query(self, sql: str) -> DataFrame:
-        """Return the result of a query, not computed yet; make a view of each topic that it names.
+        """Return the result of a query (lazy), after creating a view of each topic that it uses.
 
-        Only Spark knows which names in a query are tables, and it says so by missing one after another. It has read
-        nothing by then, so asking again costs little.
+        Only Spark's parser knows which names in a query are tables, and it reports missing ones one at a time. It has
+        read nothing by then, so trying again is cheap.
         """
         from pyspark.errors import AnalysisException
 
@@ -47,13 +47,13 @@ class TopicViews:
                 if error.getCondition() != _NOT_FOUND:
                     raise query_failure(error) from None
                 topic = self._topic_of(error.getMessageParameters() or {})
-                if topic in made:  # it stands where no view can
+                if topic in made:  # it is used where a view cannot be
                     raise query_failure(error) from None
                 self.register(topic)
                 made.add(topic)
 
     def register(self, topic: str) -> None:
-        """Make a view of a topic. What its columns are is judged from its last records."""
+        """Create a view of a topic. Its columns are inferred from its last records."""
         keys, values = sample(self._client, topic)
         source = self._spark.read.format("flymq").options(**self._options).option("subscribe", topic).load()
         _decoded(source, keys, values).createOrReplaceTempView(quoted(topic))
@@ -65,14 +65,14 @@ class TopicViews:
         if name in topics and len(parts) == 1:
             return name
         if name in topics:
-            raise TableNotFound(f"a dot in the name of a table needs quotes: {quoted(name)}")
+            raise TableNotFound(f"a table name with a dot must be quoted: {quoted(name)}")
         near = difflib.get_close_matches(name, topics, n=1)
         hint = f"Did you mean {quoted(near[0])}?" if near else None
         raise TableNotFound(f"there is no topic {name!r}", hint=hint)
 
 
 def _decoded(source: DataFrame, keys: Sequence[bytes], values: Sequence[bytes]) -> DataFrame:
-    """Return the columns of the value, if it has some, and those of the record."""
+    """Return the columns of the value, if any, and those of the record."""
     from pyspark.sql import functions as sql
 
     record = [_as_text("key", keys), *(sql.col(name) for name in RECORD_COLUMNS if name != "key")]
@@ -90,7 +90,7 @@ def _column_name(field: str) -> str:
 
 
 def _as_text(column: str, sample: Sequence[bytes]) -> Column:
-    """Return a column as text if the sample is text, or else as the bytes it is."""
+    """Return a column as a string if the sample is UTF-8 text, otherwise as binary."""
     from pyspark.sql import functions as sql
 
     try:
@@ -102,6 +102,6 @@ def _as_text(column: str, sample: Sequence[bytes]) -> Column:
 
 
 def query_failure(error: Exception) -> FlyMQError:
-    """Return what was wrong with a query, in one sentence: FlyMQ's own error, or what Spark says."""
+    """Return the error of a query in one sentence: FlyMQ's own error, or Spark's message."""
     failure = failure_of(error)
     return failure if type(failure) is not PipelineFailed else QueryFailed(failure.message)

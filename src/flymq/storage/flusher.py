@@ -1,7 +1,7 @@
 """Group commit: many appends that wait for the disk share one fsync, which runs off the event loop.
 
-While one round of fsyncs is under way, everyone who comes collects for the next. A failed fsync is never retried: the
-kernel may have dropped the pages and would call the second try a success. It is reported once, and the broker stops.
+While one round of fsyncs runs, new requests collect for the next. A failed fsync is never retried: the kernel may have
+dropped the pages and would report success the second time. It is reported once, and the broker stops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flymq.storage.log import Log, SyncPoint
 class _Waiter(NamedTuple):
     end_offset: int
     truncations: int
-    """Those of the log when the wait began: if it was truncated since, what was waited for may be gone."""
+    """Of the log when the wait began: if it was truncated since, the batches may be gone."""
     future: asyncio.Future[None]
 
 
@@ -35,6 +35,11 @@ class Flusher:
         self.rounds = 0
         """Rounds of fsync so far, for metrics."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an fsync has failed: what is in the page cache can no longer be trusted."""
+        return self._failure is not None
+
     def durable(self, log: Log, end_offset: int) -> asyncio.Future[None]:
         """Return a future that is done when everything before `end_offset` is on the disk."""
         future = asyncio.get_running_loop().create_future()
@@ -43,14 +48,29 @@ class Flusher:
         elif self._failure is not None:
             future.set_exception(self._failure)
         else:
-            self._waiting.setdefault(log, []).append(_Waiter(end_offset, log.truncations, future))
-            if not self._running:
-                self._running = True
-                self._tasks.spawn("flusher", self._run())
+            self._wait(log, end_offset, future)
         return future
 
+    def flush(self, log: Log) -> asyncio.Future[None]:
+        """Return a future that is done when all that was appended and every epoch begun so far is on the disk."""
+        future = asyncio.get_running_loop().create_future()
+        if log.is_durable:
+            future.set_result(None)
+        elif self._failure is not None:
+            future.set_exception(self._failure)
+        else:
+            self._wait(log, log.end_offset, future)
+        return future
+
+    def _wait(self, log: Log, end_offset: int, future: asyncio.Future[None]) -> None:
+        """Add the future to the next round."""
+        self._waiting.setdefault(log, []).append(_Waiter(end_offset, log.truncations, future))
+        if not self._running:
+            self._running = True
+            self._tasks.spawn("flusher", self._run())
+
     async def checkpoint(self, log: Log) -> None:
-        """Save what makes the next opening of `log` quick."""
+        """Save a checkpoint, which makes the next opening of `log` quick."""
         try:
             point = log.begin_checkpoint()
             if point is None:
@@ -72,7 +92,7 @@ class Flusher:
                 for log, waiters in round_.items():
                     self._finish(log, points[log], waiters, errors.get(log))
         finally:
-            # Nobody is left to wait in vain when the broker stops in mid-round.
+            # No future is left pending when the broker stops in the middle of a round.
             for waiters in (*round_.values(), *self._waiting.values()):
                 for waiter in waiters:
                     waiter.future.cancel()
@@ -86,7 +106,7 @@ class Flusher:
             self._take_failure(log, error)
         for waiter in waiters:
             if waiter.future.done():
-                continue  # whoever waited has gone
+                continue  # the waiter was cancelled
             if error is not None:
                 waiter.future.set_exception(error)
             elif waiter.truncations != log.truncations:

@@ -1,11 +1,10 @@
-"""The log of one partition on disk: appends at the end, reads anywhere, loses nothing it promised.
+"""The log of one partition on disk: append at the end, read anywhere, truncate, make durable.
 
-A directory of segments (segment.py) with what makes opening quick (checkpoint.py), what the partition remembers of its
-producers (producers.py), its aborted transactions (aborted.py) and its leaders (epochs.py). opening.py puts it together
-and brings it back after a crash.
+A directory of segments (segments/) with what the partition remembers of its producers and aborted transactions
+(producers/) and of its leaders (leader_epochs.py). recovery/open_log.py puts it together and repairs it after a crash.
 
-No call here waits: appending is a write to the page cache. To make it durable, take `begin_sync()`, run it in a thread,
-and hand it back to `end_sync()`; flusher.py does that for many logs at once.
+No call here waits: appending is a write to the page cache. To make it durable, call `begin_sync()`, run what it returns
+in a thread, and pass it to `end_sync()`; flusher.py does that for many logs at once.
 """
 
 from __future__ import annotations
@@ -15,16 +14,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
 from flymq.host.disk import Disk, replace_files
-from flymq.model.errors import FileVanished, FsyncFailed, OffsetOutOfRange, PartitionOffline, StorageError
+from flymq.model.errors import (
+    FencedLeaderEpoch,
+    FileVanished,
+    FsyncFailed,
+    OffsetOutOfRange,
+    PartitionOffline,
+    StorageError,
+)
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
-from flymq.storage.aborted import AbortedTransaction, AbortedTransactions
-from flymq.storage.admission import Admitted, Appended, admit, admit_as_is, admit_marker
-from flymq.storage.checkpoint import (
+from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
+from flymq.storage.leader_epochs import EpochRun, EpochsFile, LeaderEpochs
+from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.producers.replay import apply_marker, replay
+from flymq.storage.producers.snapshot import encode_snapshot, snapshot_name, snapshot_offsets
+from flymq.storage.recovery.checkpoint import (
     CHECKPOINT_NAME,
     Checkpoint,
     CleanMarker,
@@ -33,18 +44,14 @@ from flymq.storage.checkpoint import (
     write_clean_marker,
     write_compacted,
 )
-from flymq.storage.epochs import LeaderEpochs
-from flymq.storage.note import encode_note
-from flymq.storage.producers import Producers
-from flymq.storage.recovery import RecoveryReport, cuts_before
-from flymq.storage.replay import apply_marker, replay
+from flymq.storage.recovery.checksummed_note import encode_note
+from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.retention import count_expired
-from flymq.storage.segment import OFFSETS_MAX, LogSlice, Segment
-from flymq.storage.snapshot import encode_snapshot, snapshot_name, snapshot_offsets
-from flymq.storage.timed import TimedOffset as TimedOffset
-from flymq.storage.timed import times_of
-from flymq.storage.unsynced import SyncPoint as SyncPoint
-from flymq.storage.unsynced import Unsynced
+from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
+from flymq.storage.segments.time_search import TimedOffset as TimedOffset
+from flymq.storage.segments.time_search import find_latest_time, find_time
+from flymq.storage.sync_point import SyncPoint as SyncPoint
+from flymq.storage.sync_point import Unsynced
 
 _SNAPSHOTS_KEPT = 2
 _SEALED_OPEN_MAX = 8  # sealed segments of one log whose files are held open for their readers
@@ -59,6 +66,7 @@ class LogParts:
     producers: Producers
     aborted: AbortedTransactions
     epochs: LeaderEpochs
+    epochs_saved: bool
     checkpoint: Checkpoint
     compacted: Compacted
     snapshot_offset: int
@@ -75,7 +83,7 @@ class Log:
         self._segments = parts.segments
         self._recently_read: dict[Segment, None] = {}
         self._gone_before = self._segments[0].base_offset
-        """Segments before this offset are gone for good, from the disk too, and nobody asks for their leaders."""
+        """Segments before this offset are removed, durably: no crash brings them back."""
         self.start_offset = parts.start_offset
         self.end_offset = self._active.next_offset
         self.durable_offset = self.end_offset
@@ -86,18 +94,23 @@ class Log:
         self.recovery = parts.report
         self.failure: PartitionOffline | None = None
         self.truncations = 0
-        """How often batches were taken off the end: what was planned before must not be carried out after."""
+        """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
         self._aborted = parts.aborted
         self._unsynced = Unsynced(disk, directory, self.go_offline)
         self._change_saved = 0  # number of the last change that a checkpoint covers
         if not parts.report.clean:
             self._unsynced.note_change()
+        self._epochs_file = EpochsFile(disk, directory)
+        if not parts.epochs_saved:
+            self._note_epochs(is_in_headers=True)
         # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
-        # thread that comes late with the state before writes nothing.
+        # late thread with the state from before writes nothing.
         self._checkpoint_lock = Lock()
         self._checkpoint = parts.checkpoint
         self._snapshot_offset = parts.snapshot_offset
         self._note_aborted()
+        for before, after in pairwise(self._segments):
+            _check_order(before, after.base_offset)
 
     @property
     def _active(self) -> Segment:
@@ -109,7 +122,7 @@ class Log:
 
     @property
     def recovery_offset(self) -> int:
-        """Segments before this offset are on the disk, whole, and no crash makes opening look at them."""
+        """Segments before this offset are durable; opening after a crash does not scan them."""
         return self._checkpoint.recovery_offset
 
     @property
@@ -129,7 +142,7 @@ class Log:
 
     @contextmanager
     def _offline_on_failure(self) -> Iterator[None]:
-        """Half a change is none to go on from: opening the log again brings it in order."""
+        """Take the log offline when a change fails halfway: only opening it again repairs it."""
         self._check_online()
         try:
             yield
@@ -142,6 +155,7 @@ class Log:
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Give a client's batches the next offsets and write them; a repeat of a known batch is only answered."""
         self._check_online()
+        self._check_epoch(leader_epoch)
         admitted = admit(
             batches,
             next_offset=self.end_offset,
@@ -152,22 +166,27 @@ class Log:
         )
         return admitted if isinstance(admitted, Appended) else self._write(admitted, now_ms)
 
-    def append_as_is(self, batches: Buffer, *, now_ms: int) -> Appended:
-        """Write batches that have their offsets from the leader or a backup, byte for byte."""
+    def append_as_is(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Write batches that have their offsets from the leader of `leader_epoch` or a backup, byte for byte."""
         self._check_online()
-        return self._write(admit_as_is(batches, next_offset=self.end_offset), now_ms)
+        self._check_epoch(leader_epoch)
+        last_epoch = self.epochs.epoch_of(self.end_offset - 1)
+        admitted = admit_as_is(batches, next_offset=self.end_offset, last_epoch=last_epoch, leader_epoch=leader_epoch)
+        return self._write(admitted, now_ms)
 
     def append_marker(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Write the end of a transaction."""
         self._check_online()
+        self._check_epoch(leader_epoch)
         return self._write(admit_marker(batch, next_offset=self.end_offset, leader_epoch=leader_epoch), now_ms)
 
     def _write(self, admitted: Admitted, now_ms: int) -> Appended:
         headers = admitted.headers
         first, last = headers[0], headers[-1]
+        assert first.base_offset >= self.end_offset, f"offset {first.base_offset} does not follow {self.end_offset}"
         try:
-            if last.leader_epoch > self.epochs.current:
-                self._begin_epochs(headers)
+            if not first.leader_epoch == last.leader_epoch == self.epochs.current:
+                self._observe_epochs(headers)
             segment = self._segment_for(admitted, now_ms)
             segment.append(admitted.pieces, headers)
             self._unsynced.note_file(segment.file)
@@ -180,10 +199,33 @@ class Log:
         append_time_ms = first.max_timestamp if first.has_log_append_time else NO_TIMESTAMP
         return Appended(first.base_offset, last.last_offset, append_time_ms)
 
-    def _begin_epochs(self, headers: list[BatchHeader]) -> None:
+    def begin_epoch(self, epoch: int) -> None:
+        """Note a leader at its election, before it has written anything. The next sync makes it durable."""
+        self._check_online()
+        self._check_epoch(epoch)
+        if epoch > self.epochs.current:
+            self.epochs.begin(epoch, self.end_offset)
+            self._note_epochs(is_in_headers=False)
+
+    def _check_epoch(self, leader_epoch: int) -> None:
+        if leader_epoch < self.epochs.current:
+            raise FencedLeaderEpoch(
+                f"{self.directory.name} has a leader of epoch {self.epochs.current}, this one has {leader_epoch}"
+            )
+
+    def _observe_epochs(self, headers: list[BatchHeader]) -> None:
+        """Take the epochs of batches about to be written into the history."""
+        before, end_offset = self.epochs.entries, self.end_offset
         for header in headers:
-            if header.leader_epoch > self.epochs.current:
-                self.epochs.begin(header.leader_epoch, header.base_offset)
+            self.epochs.observe(EpochRun(header.leader_epoch, end_offset, header.base_offset, header.next_offset))
+            end_offset = header.next_offset
+        if self.epochs.entries != before:
+            self._note_epochs(is_in_headers=True)
+
+    def _note_epochs(self, *, is_in_headers: bool) -> None:
+        """Leader epochs changed: save them before the next checkpoint, or in the next sync if no header has them."""
+        self._unsynced.note_change()
+        self._epochs_file.note_change(self._unsynced.change, is_in_headers=is_in_headers)
 
     def _segment_for(self, admitted: Admitted, now_ms: int) -> Segment:
         """Return the active segment, or a new one when the active one is full or old."""
@@ -208,12 +250,13 @@ class Log:
             self._begin_segment(self.end_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
+        _check_order(self._active, base_offset)
         interval = self.config.index_interval_bytes
         self._segments.append(Segment.create(self.disk, self.directory, base_offset, index_interval_bytes=interval))
         self._unsynced.note_names()
 
     def _remember(self, segment: Segment, admitted: Admitted) -> None:
-        """Take batches that are written into the memory of producers and aborts."""
+        """Apply batches that are written to the producer state and the list of aborts."""
         position = 0
         for header in admitted.headers:
             if header.producer_id >= 0:
@@ -225,7 +268,7 @@ class Log:
             position += header.size
 
     def _note_aborted(self) -> None:
-        """Let the next sync cover what was written of aborted transactions."""
+        """Include the files of aborted transactions in the next sync."""
         for file in self._aborted.take_written():
             self._unsynced.note_file(file)
             self._unsynced.note_names()
@@ -245,7 +288,7 @@ class Log:
                 if (found := segment.slice(offset, bytes_max=bytes_max, end_offset=end)) is not None:
                     return found
                 if segment.find(offset) is not None:
-                    return None  # it lies behind the end
+                    return None  # it lies after the end
                 self._check_gap(segment)
         except FileVanished as error:
             self.go_offline(error)
@@ -253,7 +296,7 @@ class Log:
         return None
 
     def _check_gap(self, segment: Segment) -> None:
-        """Nothing lies between an offset and the end of the segment: compaction may do that, and nothing else."""
+        """A segment ends before the next one begins: right after compaction, data loss otherwise."""
         if segment is not self._active and segment.next_offset > self.compacted.gaps_end:
             raise FileVanished(f"{self.directory}: batches before offset {segment.next_offset} are missing")
 
@@ -264,7 +307,7 @@ class Log:
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def _touch(self, segment: Segment) -> None:
-        """Hold the files open of the few sealed segments that were read last."""
+        """Keep the files of the few sealed segments that were read last open."""
         if segment is self._active:
             return
         self._recently_read.pop(segment, None)
@@ -272,10 +315,10 @@ class Log:
         if len(self._recently_read) > _SEALED_OPEN_MAX:
             oldest = next(iter(self._recently_read))
             del self._recently_read[oldest]
-            oldest.let_go()
+            oldest.release_files()
 
     def _forget(self, segments: list[Segment]) -> None:
-        """Let no bookkeeping keep files of segments that are no longer sealed ones of this log."""
+        """Drop segments that are removed or replaced from all bookkeeping, so that nothing holds their files open."""
         for segment in segments:
             self._recently_read.pop(segment, None)
             if segment.is_open:
@@ -296,37 +339,14 @@ class Log:
     def find_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record of this time or later."""
         with self._offline_when_vanished():
-            for segment in self._segments:
-                if found := next(self._records_since(segment, timestamp), None):
-                    return found
-        return None
+            return find_time(self._segments, timestamp, self.start_offset, self._touch)
 
     def find_latest_time(self) -> TimedOffset | None:
         """Return the first record that has the latest time of all."""
-        latest: TimedOffset | None = None
         with self._offline_when_vanished():
-            for segment in reversed(self._segments):
-                if latest is not None and segment.max_timestamp < latest.timestamp:
-                    continue
-                # Deleting or compacting may have taken the one record of the segment's latest time.
-                found = next(self._records_since(segment, segment.max_timestamp), None) or max(
-                    self._records_since(segment, 0), key=lambda record: record.timestamp, default=None
-                )
-                if found is not None and (latest is None or found.timestamp >= latest.timestamp):
-                    latest = found
-        return latest
+            return find_latest_time(self._segments, self.start_offset, self._touch)
 
-    def _records_since(self, segment: Segment, timestamp: int) -> Iterator[TimedOffset]:
-        """Yield the records of a segment that are of this time or later."""
-        if segment.next_offset <= self.start_offset or segment.max_timestamp < max(timestamp, 0):
-            return
-        self._touch(segment)
-        for header, batch in segment.find_since(timestamp):
-            for record in times_of(header, batch, self.start_offset):
-                if record.timestamp >= timestamp:
-                    yield record
-
-    # --- shorten
+    # --- truncate and delete
 
     def truncate(self, end_offset: int) -> None:
         """Drop every batch that holds this offset or a later one, as a follower does to match its leader."""
@@ -348,32 +368,36 @@ class Log:
         for segment in reversed(gone):
             segment.remove()
         kept.truncate(position)
-        # On the disk at once: batches that come back after a power cut would be taken for good ones.
+        # Durable at once: truncated batches that came back after a power cut would look valid.
         self._unsynced.fsync(kept.file.sync)
         self._unsynced.sync_names()
         self._unsynced.note_change()
         self.end_offset = kept.next_offset
+        self.durable_offset = min(self.durable_offset, self.end_offset)
+        # The file may hold the old history for a while: the checkpoint was lowered, so opening scans from here and
+        # corrects it.
         self.epochs.cut_end(self.end_offset)
+        self._note_epochs(is_in_headers=True)
         if self.compacted.gaps_end > self.end_offset:
             reached = min(self.compacted.end_offset, self.end_offset)
             self.note_compacted(Compacted(reached, gaps_end=self.end_offset))
-        # Only now what tells of the batches that are gone: had they come back, it would have been needed.
+        # Only now snapshots of the truncated batches may go: had the batches come back, they would have been needed.
         replayed = replay(self.disk, self.directory, self._segments, self.end_offset, self.compacted.gaps_end)
         self.producers, self._aborted = replayed.producers, replayed.aborted
         self._snapshot_offset = replayed.snapshot_offset
         self._note_aborted()
-        self.begin_anew_if_empty()
-        self.durable_offset = min(self.durable_offset, self.end_offset)
+        self.restart_if_empty()
+        self._check_offsets()
 
-    def begin_anew_if_empty(self) -> None:
-        """Go on at the start when all batches lie before it: the last one may even end short of it."""
+    def restart_if_empty(self) -> None:
+        """Continue at the start offset when all batches lie before it; the last one may even end before it."""
         if self.end_offset < self.start_offset or (self.end_offset == self.start_offset and self._active.size):
             self._begin_segment(self.start_offset)
             self.end_offset = self.start_offset
             self._drop_before_start()
 
     def delete_before(self, start_offset: int) -> None:
-        """Let the log begin at `start_offset`; segments that lie wholly before it are removed."""
+        """Make `start_offset` the first offset; segments that lie wholly before it are removed."""
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
         with self._offline_on_failure():
@@ -386,6 +410,7 @@ class Log:
             with self._checkpoint_lock:
                 self._store_checkpoint(Checkpoint(self.start_offset, *self._checkpoint.recovery))
             self._drop_before_start()
+            self._check_offsets()
 
     def _drop_before_start(self) -> None:
         """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
@@ -393,12 +418,12 @@ class Log:
         if gone:
             self._save_now()  # what the producers did there must be in a snapshot
             self._detach(len(gone))()
-            self.epochs.cut_start(self._gone_before)
+            self._cut_epochs_start()
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
-        """Let go of segments that are too old or too many. Return the removal of their files, to run in a thread.
+        """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
 
-        What the producers did there must be in a snapshot first, so a segment behind the last checkpoint stays.
+        What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays.
         """
         with self._offline_on_failure():
             active = self._active
@@ -410,18 +435,19 @@ class Log:
             return self._detach(expired) if expired else None
 
     def _detach(self, count: int) -> Callable[[], None]:
-        """Forget the oldest segments; return what removes their files. A crash before it only brings them back."""
+        """Drop the oldest segments; return what removes their files. A crash before that only brings them back."""
         gone = self._segments[:count]
         del self._segments[:count]
         self._forget(gone)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
-        self.epochs.cut_start(self._gone_before)
+        self._check_offsets()
+        self._cut_epochs_start()
         aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
         end_offset = gone[-1].next_offset
 
         def remove() -> None:
             for segment in gone:
-                segment.remove_indexes()  # they can be built again, and on a full disk they make room for what follows
+                segment.remove_indexes()  # they can be rebuilt, and on a full disk they make room for what follows
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
             with self._checkpoint_lock:
                 start_offset = max(end_offset, self._checkpoint.start_offset)
@@ -434,6 +460,16 @@ class Log:
 
         return remove
 
+    def _cut_epochs_start(self) -> None:
+        """Forget the leaders of segments that are gone. Opening does the same, so this needs no sync."""
+        self.epochs.cut_start(self._gone_before)
+        self._epochs_file.note_change(self._unsynced.change, is_in_headers=True)
+
+    def _check_offsets(self) -> None:
+        """What must hold after every change of them."""
+        assert self.start_offset <= self.end_offset, f"starts at {self.start_offset}, ends at {self.end_offset}"
+        assert self.durable_offset <= self.end_offset, f"durable to {self.durable_offset}, ends at {self.end_offset}"
+
     # --- compaction
 
     def note_compacted(self, compacted: Compacted) -> None:
@@ -441,7 +477,7 @@ class Log:
         self.compacted = compacted
 
     def replace_segments(self, base_offsets: list[int]) -> None:
-        """Take in the compacted segment that now has the first of these names, for those it was made from."""
+        """Replace these segments by the compacted one, which now has the name of the first."""
         old = [segment for segment in self._segments if base_offsets[0] <= segment.base_offset <= base_offsets[-1]]
         self._forget(old)
         at = self._segments.index(old[0])
@@ -454,6 +490,8 @@ class Log:
                 index_interval_bytes=self.config.index_interval_bytes,
             )
         ]
+        for before, after in pairwise(self._segments[max(0, at - 1) : at + 2]):
+            _check_order(before, after.base_offset)
         self._aborted.merge(base_offsets)
 
     def forget_aborted_before(self, end_offset: int) -> None:
@@ -462,18 +500,34 @@ class Log:
 
     # --- make durable
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything appended and every epoch begun so far is on the disk."""
+        return self.durable_offset >= self.end_offset and not self._epochs_file.is_required
+
     def begin_sync(self) -> SyncPoint:
-        """Return the work after which everything appended so far is on the disk."""
-        return self._unsynced.begin(self.end_offset, self.truncations)
+        """Return the work after which everything appended and every epoch begun so far is on the disk."""
+        return self._begin_sync(save_epochs=self._epochs_file.is_required)
+
+    def _begin_sync(self, *, save_epochs: bool) -> SyncPoint:
+        write_epochs = None
+        if save_epochs:
+            write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.entries)
+        point = self._unsynced.begin(self.end_offset, self.truncations, write_epochs)
+        point.saves_epochs = save_epochs
+        return point
 
     def end_sync(self, point: SyncPoint) -> None:
-        """Take note that the work of `begin_sync` is done."""
+        """The work of `begin_sync` is done."""
         self._unsynced.end(point)
+        if point.saves_epochs:
+            self._epochs_file.end(point.change)
         if point.truncations == self.truncations:
             self.durable_offset = max(self.durable_offset, point.end_offset)
+            self._check_offsets()
 
     def _save_now(self) -> None:
-        """Make everything durable and save a checkpoint, here and now."""
+        """Make everything durable and save a checkpoint, synchronously."""
         point = self.begin_checkpoint() or self.begin_sync()
         point.run()
         self.end_sync(point)
@@ -482,11 +536,12 @@ class Log:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
         if self._unsynced.change == self._change_saved or self.failure is not None:
             return None
-        # Indexes are written here and not in the thread, which might come late and replace newer ones.
+        # Indexes are written here: a thread might be late and overwrite newer ones.
         self._active.save_indexes()
         snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
-        point = self.begin_sync()
+        # The history of leaders comes first: headers before the checkpoint are not looked at again.
+        point = self._begin_sync(save_epochs=self._epochs_file.is_unsaved)
         point.steps.append(partial(self._save, point, snapshot, checkpoint))
         return point
 
@@ -509,20 +564,25 @@ class Log:
         self._unsynced.fsync(partial(write_checkpoint, self.disk, self.directory, checkpoint))
         self._checkpoint = checkpoint
 
-    def let_go(self) -> None:
-        """Hold no file open: the log is closed, or its topic deleted."""
+    def release_files(self) -> None:
+        """Close all files: the log is closed, or its topic deleted."""
         for segment in self._segments:
-            segment.let_go()
+            segment.release_files()
         self._recently_read.clear()
         self._unsynced.forget_all()
-        self._aborted.let_go()
+        self._aborted.release_files()
 
     def close(self) -> None:
-        """Make everything durable and leave the marker of an orderly end. A log that failed leaves none."""
+        """Make everything durable and write the marker of a clean shutdown. A log that failed writes none."""
         if self.failure is not None:
             return
         self._save_now()
         write_clean_marker(
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
-        self.let_go()
+        self.release_files()
+
+
+def _check_order(before: Segment, base_offset: int) -> None:
+    assert before.base_offset < base_offset, f"segment {base_offset} does not follow {before.base_offset}"
+    assert before.next_offset <= base_offset, f"{before.path} ends at {before.next_offset}, the next is {base_offset}"

@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments have to go. Whole segments only: a record may outstay its time, never fall short."""
+"""Which of a log's oldest segments have expired. Only whole segments: a record may stay longer, never shorter."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _too_old(oldest_first: Sequence[Aged], config: TopicConfig, now_ms: int) -> 
     if config.retention_ms == UNLIMITED:
         return 0
     for count, segment in enumerate(oldest_first):
-        # A segment without any time in it (-1) is not old: it is unknown, and size decides. One that compaction has
-        # emptied goes with its neighbours.
+        # The age of a segment without any timestamp (-1) is unknown, so only size counts. One that compaction has
+        # emptied is removed with its neighbours.
         if segment.size and (segment.max_timestamp < 0 or now_ms - segment.max_timestamp <= config.retention_ms):
             return count
     return len(oldest_first)

@@ -5,7 +5,7 @@
     with running_broker() as broker:
         client = FlyMQClient(broker.address)
 
-With pytest, ask for the fixture `flymq_broker`; it comes with the package.
+With pytest, use the fixture `flymq_broker`; the package installs it as a plugin.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["TestBroker", "running_broker"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the broker on first use: the pytest plugin lives beside it and must stay light."""
+    """Import the broker on first use: the pytest plugin is in the same package and must load fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from flymq.testing import broker

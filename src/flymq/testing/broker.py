@@ -1,4 +1,4 @@
-"""The broker in a thread of its own, so that blocking and async tests can both use it."""
+"""A broker in its own thread, so that blocking and asyncio tests can both use it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from flymq.server.settings import load_config
 class TestBroker:
     """A running broker."""
 
-    __test__ = False  # not a test, whatever pytest makes of the name
+    __test__ = False  # not a test, despite its name
 
     host: str
     port: int
     data_dir: Path
     http_port: int = -1
-    """Port for HTTP alone, where the settings ask for one; the other port speaks it too."""
+    """Dedicated HTTP port, if the settings ask for one; the main port speaks HTTP too."""
 
     @property
     def address(self) -> str:
@@ -94,6 +94,6 @@ class _BrokerThread(threading.Thread):
 
     def stop(self) -> None:
         if self._loop is not None and self._stopping is not None and not self._loop.is_closed():
-            with suppress(RuntimeError):  # it may end by itself between the look and the call
+            with suppress(RuntimeError):  # the loop may close between the check and the call
                 self._loop.call_soon_threadsafe(self._stopping.set)
         self.join()

@@ -1,5 +1,5 @@
-"""The pytest plugin: a broker for each test that asks for one. It is loaded by every pytest run of every project that
-has FlyMQ installed, so it imports the broker only when a test asks."""
+"""The pytest plugin: a broker for each test that requests it. Every pytest run of every project with FlyMQ installed
+loads it, so it imports the broker only when a test uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def flymq_broker() -> Iterator[TestBroker]:
-    """A broker of its own, empty, on a free port."""
+    """An empty broker for this test, on a free port."""
     from flymq.testing.broker import running_broker
 
     with running_broker() as broker:

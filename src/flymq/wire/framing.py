@@ -1,17 +1,17 @@
-"""Cut a byte stream into frames that say their length first. No I/O here: bytes in, frames out.
+"""Split a byte stream into length-prefixed frames. No I/O here: bytes in, frames out.
 
 Made for `asyncio.BufferedProtocol`: the socket writes into `get_buffer()` and `buffer_updated(n)` yields the frames
 that are complete. They are views, not copies:
 
 * A frame that arrives whole is a view of the scratch memory. All connections of one loop share one scratch, since a
   loop reads one socket at a time; so an idle connection holds no buffer, and the view is valid only until control
-  returns to the loop. Whoever needs the frame longer copies it (`keep`).
-* A small frame cut by the end of a read is put aside and back in front of the next read, together with which the frames
-  behind it come: a copy costs less than reading each cut frame's rest on its own.
-* A large one moves to memory of its own, into which the rest is received directly. That memory is never used again, so
-  its view may be kept.
+  returns to the loop. To keep the frame longer, copy it (`keep`).
+* A small frame that is incomplete at the end of a read is saved, and prepended to the next read, which also has the
+  frames behind it: a copy is cheaper than a separate read for the rest of each incomplete frame.
+* A large one moves to its own memory, into which the rest is received directly. That memory is never reused, so its
+  view may be kept.
 
-A protocol says how long its header is, what it tells (`body_length`), and what a frame is to its readers (`frame`).
+A protocol defines the size of its header, its body length (`body_length`), and its frame type (`frame`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SCRATCH_BYTES = 256 << 10
 class StreamCutter(Generic[FrameT]):
     """The receiving half of one connection.
 
-    Frames are yielded up to the place where the stream breaks; then the error is raised. After that the place of the
-    next frame is unknown, so the connection must close.
+    Frames are yielded up to the first invalid one; then the error is raised. After that the start of the next frame is
+    unknown, so the connection must be closed.
     """
 
     __slots__ = ("_body", "_head", "_header_size", "_need", "_scratch", "_used")
@@ -37,28 +37,28 @@ class StreamCutter(Generic[FrameT]):
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         assert len(self._scratch) > header_size
         self._header_size = header_size
-        self._head = b""  # the beginning of a small frame that a read ended within
-        self._body: memoryview | None = None  # the large frame that a read ended within
-        self._used = 0  # bytes of it that are there
-        self._need = 0  # bytes of it when it is whole, header included
+        self._head = b""  # the first part of an incomplete small frame
+        self._body: memoryview | None = None  # the buffer of an incomplete large frame
+        self._used = 0  # received bytes of it
+        self._need = 0  # its total size, including the header
 
-    # --- what a protocol says
+    # --- defined by each protocol
 
     def body_length(self, buffer: memoryview, position: int) -> int:
-        """Return how many bytes follow the header at `position`, or raise what is wrong with it."""
+        """Return the number of bytes after the header at `position`, or raise an error if it is invalid."""
         raise NotImplementedError
 
     def frame(self, buffer: memoryview, start: int, end: int) -> FrameT:
-        """Return the frame that lies, with its header, in these bytes."""
+        """Return the frame in these bytes, which include its header."""
         raise NotImplementedError
 
     def check_head(self, head: bytes) -> None:
-        """Refuse the beginning of a header that can be none, without waiting for the rest."""
+        """Reject the first bytes of an invalid header, without waiting for the rest."""
 
     # --- receive
 
     def get_buffer(self) -> memoryview:
-        """Return the memory the next bytes belong into; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         if self._body is not None:
             return self._body[self._used :]
         head = self._head
@@ -68,7 +68,7 @@ class StreamCutter(Generic[FrameT]):
         return self._scratch[len(head) :]
 
     def buffer_updated(self, count: int) -> Iterator[FrameT]:
-        """Take the `count` bytes just received and yield the frames they complete. Iterate to the end."""
+        """Process the `count` bytes just received and yield the frames they complete. Iterate to the end."""
         if self._body is not None:
             return self._continue_body(count)
         end = len(self._head) + count
@@ -76,7 +76,7 @@ class StreamCutter(Generic[FrameT]):
         return self._cut(end)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[FrameT]:
-        """Take bytes that were received elsewhere and yield the frames they complete. Iterate to the end."""
+        """Process bytes that were received elsewhere and yield the frames they complete. Iterate to the end."""
         rest = memoryview(data)
         while rest:
             room = self.get_buffer()
@@ -91,12 +91,12 @@ class StreamCutter(Generic[FrameT]):
 
     @property
     def held_bytes(self) -> int:
-        """Memory taken by a frame that is not complete yet."""
+        """Memory used by an incomplete frame."""
         return len(self._head) if self._body is None else len(self._body)
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether the stream may end here without cutting a frame."""
+        """Whether the stream can end here without truncating a frame."""
         return self._body is None and not self._head
 
     def _cut(self, end: int) -> Iterator[FrameT]:
@@ -117,7 +117,7 @@ class StreamCutter(Generic[FrameT]):
 
     def _start_body(self, position: int, end: int, need: int) -> None:
         used = end - position
-        # The length is only a claim: memory grows with what really arrives, at most doubling.
+        # The length cannot be trusted: memory grows with the received bytes, at most doubling.
         body = memoryview(bytearray(min(need, max(2 * used, len(self._scratch)))))
         body[:used] = self._scratch[position:end]
         self._body, self._used, self._need = body, used, need
@@ -130,6 +130,6 @@ class StreamCutter(Generic[FrameT]):
             self._body = None
             yield self.frame(body, 0, self._need)
         elif self._used == len(body):
-            # A new piece of memory, since the loop still holds a view of the old one and forbids to resize it.
+            # A new buffer, since the loop still holds a view of the old one, which therefore cannot be resized.
             self._body = memoryview(bytearray(min(self._need, 2 * self._used)))
             self._body[: self._used] = body

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.testing import TestBroker, running_broker
 
 COMMAND = [sys.executable, "-m", "flymq"]

@@ -3,7 +3,7 @@ import json
 import pytest
 from tests.clients.cli.conftest import Flymq
 
-from flymq.cli.bench import own_broker
+from flymq.cli.commands.bench import own_broker
 from flymq.client.sync.client import FlyMQClient
 
 
@@ -36,7 +36,7 @@ def test_the_doctor_says_what_limits_the_broker(flymq: Flymq, tmp_path_factory: 
     asked = findings[[finding["what"] for finding in findings].index("broker") + 1 :]
     assert asked
     if len(asked) == 1 and asked[0]["what"] == "load":
-        assert asked[0]["text"] == "nothing limits the broker now"
+        assert asked[0]["text"] == "no bottleneck"
     else:  # this machine is busy, or its disk nearly full
         assert {finding["status"] for finding in asked} == {"warn"}
 

@@ -29,7 +29,7 @@ def test_a_group_is_listed_and_described_with_its_lag(flymq: Flymq, readers: str
     assert ["readers", "empty", "0"] in [line.split() for line in flymq("group", "list").lines]
     heading, _, columns, row = flymq("group", "describe", readers).lines
     assert heading == "Group readers: empty, 0 members"
-    assert columns.split() == ["TOPIC", "PARTITION", "NEXT", "OFFSET", "END", "LAG", "BEHIND", "MEMBER"]
+    assert columns.split() == ["TOPIC", "PARTITION", "NEXT", "OFFSET", "END", "LAG", "TIME", "LAG", "MEMBER"]
     assert row.split()[:5] == ["orders", "0", "3", "5", "2"]
 
 

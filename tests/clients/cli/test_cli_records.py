@@ -16,7 +16,7 @@ from flymq.testing import TestBroker
 
 def test_values_go_in_and_come_out(flymq: Flymq) -> None:
     written = flymq("produce", "greetings", "hello", "world")
-    assert (written.code, written.out, written.err) == (0, b"", "Wrote 2 messages to greetings.\n")
+    assert (written.code, written.out, written.err) == (0, b"", "Produced 2 messages to greetings.\n")
     assert flymq("consume", "greetings").out == b"hello\nworld\n"
 
 
@@ -126,8 +126,8 @@ def test_encrypted_values_need_the_key(flymq: Flymq, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "problem"),
     [
-        (["-K", ":"], b"a:1\nb\n", "Message 2 cannot be read: there is no ':' in it"),
-        (["--json"], b'{"value": 1}\n{}\n', "Message 2 cannot be read: the field `value` is missing"),
+        (["-K", ":"], b"a:1\nb\n", "Message 2 is invalid: it does not contain ':'"),
+        (["--json"], b'{"value": 1}\n{}\n', "Message 2 is invalid: the field `value` is missing"),
         (["--json", "-k", "a"], b"", "With --json, keys and headers are part of the message"),
         (["-H", "trace"], b"", "'trace' is not NAME=VALUE"),
         (["--acks", "some"], b"", "'some' is not one of"),

@@ -14,9 +14,9 @@ import trustme
 from tests.clients.cli.conftest import Flymq, StartFlymq
 
 from flymq import __version__
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.testing import TestBroker, running_broker
 
@@ -72,7 +72,7 @@ def test_a_codec_that_is_not_compiled_is_mentioned_once(broker: TestBroker, tmp_
     start += ["--port", str(broker.port)]  # which is in use: it ends
     done = subprocess.run([sys.executable, "-c", hide, *start], capture_output=True, text=True)
     slow, advice, busy, _ = done.stderr.splitlines()
-    assert "10 times longer" in slow
+    assert "compiled record codec is missing" in slow
     assert advice.startswith("Try: Install a C compiler")
     assert "is in use" in busy
 
@@ -80,7 +80,7 @@ def test_a_codec_that_is_not_compiled_is_mentioned_once(broker: TestBroker, tmp_
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--port", "99999"], "listener.port takes a whole number from 0 to 65535"),
+        (["--port", "99999"], "listener.port takes an integer from 0 to 65535"),
         (["--set", "listener.prot=1"], "unknown setting listener.prot"),
         (["--set", "listener"], "'listener' is not NAME=VALUE"),
         (["--config", "/no/such/file.toml"], "the config file /no/such/file.toml cannot be read"),

@@ -26,8 +26,8 @@ def test_the_description_for_people_names_what_was_set(flymq: Flymq) -> None:
     flymq("topic", "create", "described", "-p", "1", "--set", "segment.bytes=1MiB")
     lines = flymq("topic", "describe", "described").lines
     assert "PARTITION   LEADER   REPLICAS   IN SYNC   START   END   SIZE" in lines
-    assert [line.split() for line in lines if "(set for this topic)" in line] == [
-        ["segment.bytes", "1048576", "1.0", "MiB", "(set", "for", "this", "topic)"]
+    assert [line.split() for line in lines if "(topic override)" in line] == [
+        ["segment.bytes", "1048576", "1.0", "MiB", "(topic", "override)"]
     ]
 
 

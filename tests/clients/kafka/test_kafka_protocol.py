@@ -20,7 +20,7 @@ from kio.schema.sasl_handshake import v0 as handshake_v0
 from tests.clients.kafka.raw import RawKafka
 
 from flymq import FlyMQClient
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.gateways.kafka.handlers import HANDLERS
 from flymq.record.batch import encode_batch
 from flymq.record.header import parse_header

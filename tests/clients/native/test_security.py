@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from flymq import FlyMQClient, generate_key
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.errors import (
     AlteredMessage,
     AuthenticationFailed,

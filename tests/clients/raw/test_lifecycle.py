@@ -16,7 +16,7 @@ from benchmarks.processes import port_in
 from benchmarks.raw_client import RawClient
 
 from flymq import FlyMQClient
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.model.delivery import Acks
 from flymq.model.errors import AddressInUse, DirectoryLocked
 from flymq.record.batch import encode_batch

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flymq.broker.passwords import SALT_BYTES, hash_password
+from flymq.broker.access.passwords import SALT_BYTES, hash_password
 from flymq.testing import running_broker
 
 

@@ -276,15 +276,12 @@ def test_a_body_has_limits_in_size_and_in_time() -> None:
 
 
 def test_a_head_without_end_is_refused(broker: TestBroker) -> None:
-    with socket.create_connection(("127.0.0.1", broker.port)) as client:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as client:
         client.sendall(b"GET / HTTP/1.1\r\n")
         line = b"X-Padding: " + b"x" * 1000 + b"\r\n"
-        try:
-            for _ in range(200):
-                client.sendall(line)
-        except OSError:
-            return  # it was cut off while it was sending
-        assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+        for _ in range(200):
+            client.sendall(line)
+        assert client.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
 def test_a_client_over_its_quota_waits_for_its_answer() -> None:

@@ -62,7 +62,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.table.apply(self.log.append(entries))
         return bool(entries)
 
-    def share_out(self) -> None:
+    def assign(self) -> None:
         if (group := self.group) is not None and group.members:
             self.write(group.decide_targets(self.topics, now_ms=1))
             group.begin_sessions(self.now_s)
@@ -91,7 +91,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group = self.group
         assert group is not None
         if self.write(group.decide_member(beat)):
-            self.share_out()
+            self.assign()
         is_told = self.write(group.decide_step(beat.member_id, beat.owned)) or beat.owned is not None
         member = group.members[beat.member_id]
         group.touch(member, self.now_s)
@@ -145,19 +145,19 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         except FlyMQError:
             return
         self.write(group.decide_away(client.member_id) if is_away else group.decide_leave(client.member_id))
-        self.share_out()
+        self.assign()
 
     @rule(partitions=st.fixed_dictionaries({"t": st.integers(0, 4), "u": st.integers(0, 2)}))
     def change_topics(self, partitions: dict[str, int]) -> None:
         for name in partitions:
             if partitions[name] < self.topics.get(name, 0):  # partitions never go but with their topic
                 self.topics.pop(name)
-                self.share_out()
+                self.assign()
                 for client in self.clients.values():
                     client.reads = {each for each in client.reads if each.topic != name}
                     client.told = {each for each in client.told if each.topic != name}
         self.topics = {name: count for name, count in partitions.items() if count}
-        self.share_out()
+        self.assign()
 
     @rule(seconds=st.sampled_from([1.0, 4.0]))
     def wait(self, seconds: float) -> None:
@@ -165,13 +165,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group = self.group
         if group is not None and (overdue := group.overdue(self.now_s)):
             self.write([entry for name in overdue for entry in group.decide_leave(name)])
-            self.share_out()
+            self.assign()
 
     @rule()
     def crash(self) -> None:
         self.table = GroupTable(LIMITS)
         self.table.apply(self.log.all())
-        self.share_out()
+        self.assign()
 
     @rule()
     def settle(self) -> None:
@@ -212,5 +212,5 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.last_epoch = group.generation
 
 
-ConsumerGroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+ConsumerGroupMachine.TestCase.settings = settings(stateful_step_count=20)
 TestConsumerGroups = ConsumerGroupMachine.TestCase

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flymq.model.errors import CorruptBatch, InvalidBatch
@@ -110,7 +110,6 @@ def test_both_codecs_give_a_mutated_batch_its_place_or_refuse_it_alike(seed: int
     assert {"assigned", InvalidBatch, CorruptBatch} <= kinds
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 40))
 def test_both_codecs_treat_noise_alike(payload: bytes, record_count: int) -> None:
     section = Section(payload, record_count, 0, max(record_count - 1, 0), 0, None)
@@ -164,7 +163,6 @@ def test_every_reader_refuses_mutated_markers_by_name() -> None:
         read_everything(bytes(mutated))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_every_reader_refuses_noise_by_name(noise: bytes) -> None:
     read_everything(noise)

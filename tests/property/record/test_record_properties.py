@@ -6,7 +6,7 @@ from array import array
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flymq.record import _plain
@@ -44,7 +44,6 @@ def record_columns_of(entries: list[Any]) -> RecordColumns:
     )
 
 
-@settings(deadline=None)
 @given(records, st.sampled_from(Compression), st.integers(0, 1 << 62))
 def test_records_come_back_from_a_batch(entries: list[Any], compression: Compression, base_offset: int) -> None:
     batch = encode_batch(entries, compression=compression, timestamp_ms=77)
@@ -59,7 +58,6 @@ def test_records_come_back_from_a_batch(entries: list[Any], compression: Compres
     assert header.max_timestamp == max(record.timestamp_ms for record in expected)
 
 
-@settings(deadline=None)
 @given(records, st.integers(0, 100))
 def test_both_codecs_write_the_same_bytes(entries: list[Any], headroom: int) -> None:
     written = _fast.encode_records(entries, headroom, 5)
@@ -70,7 +68,6 @@ def test_both_codecs_write_the_same_bytes(entries: list[Any], headroom: int) -> 
     assert _plain.encode_records(as_plain, headroom, 5) == written
 
 
-@settings(deadline=None)
 @given(records, st.data())
 def test_rows_of_columns_become_the_bytes_of_their_records(entries: list[Any], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(0, len(entries) - 1), min_size=1, max_size=40))
@@ -80,7 +77,6 @@ def test_rows_of_columns_become_the_bytes_of_their_records(entries: list[Any], d
         assert codec.encode_columns(columns, array("q", rows).tobytes(), 61, 5) == expected
 
 
-@settings(deadline=None)
 @given(st.lists(fields), st.integers(1, 50))
 def test_both_codecs_hash_keys_to_their_partitions(keys: list[bytes | None], partition_count: int) -> None:
     columns = record_columns_of([(key, b"") for key in keys])
@@ -90,7 +86,6 @@ def test_both_codecs_hash_keys_to_their_partitions(keys: list[bytes | None], par
             assert number == -1 if key is None else number % partition_count == partition_for_key(key, partition_count)
 
 
-@settings(deadline=None)
 @given(records, st.integers(990, 1_040))
 def test_both_codecs_read_the_same(entries: list[Any], start_offset: int) -> None:
     sections = [section_of(entries), section_of(entries)._replace(base_offset=2_000, append_time_ms=9)]
@@ -103,7 +98,6 @@ def test_both_codecs_read_the_same(entries: list[Any], start_offset: int) -> Non
     assert _fast.parse_columns(sections, start_offset) == _plain.parse_columns(sections, start_offset)
 
 
-@settings(deadline=None)
 @given(records, st.integers(0, 2**30 - 1), st.sampled_from(Compression), st.none() | st.integers(0, 1 << 45))
 def test_thinning_a_batch_changes_nothing_but_what_is_left(
     entries: list[Any], chosen: int, compression: Compression, horizon_ms: int | None
@@ -117,14 +111,12 @@ def test_thinning_a_batch_changes_nothing_but_what_is_left(
     assert parse_header(thinned).delete_horizon_ms == horizon_ms
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(fields, fields, headers, times, st.integers(0, 1 << 30)), max_size=20))
 def test_both_codecs_keep_offsets_and_times_alike(entries: list[Any]) -> None:
     kept = _fast.encode_kept([_fast.Record(*entry) for entry in entries], HEADER_SIZE, 7, 1 << 40)
     assert kept == _plain.encode_kept([_plain.Record(*entry) for entry in entries], HEADER_SIZE, 7, 1 << 40)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_both_codecs_hash_a_key_alike(key: bytes) -> None:
     assert _fast.murmur2(key) == _plain.murmur2(key)

@@ -18,8 +18,8 @@ from flymq.record.control import Marker, MarkerType, encode_marker, parse_marker
 from flymq.record.header import BatchHeader, assign, split_batches
 from flymq.record.reading import parse_records
 from flymq.storage.log import Log, SyncPoint
-from flymq.storage.memory import MemoryLog
-from flymq.storage.opening import open_log
+from flymq.storage.memory_log import MemoryLog
+from flymq.storage.recovery.open_log import open_log
 
 NOW_MS = 1_700_000_000_000
 CONFIG = TopicConfig(segment_bytes=1500, index_interval_bytes=150, retention_ms=-1, retention_bytes=-1)
@@ -120,6 +120,10 @@ class LogBesideList:
         self.in_flight: list[Batch] = []
         self.truncating_to: int | None = None
         self.deleting_before: int | None = None
+        self.begun_epochs: dict[int, int] = {}
+        """Leader epochs noted without a record, and where."""
+        self.durable_epochs: dict[int, int] = {}
+        """Those of them that were synced."""
 
     # --- operations
 
@@ -163,18 +167,27 @@ class LogBesideList:
         self.in_flight = []
         assert self.log.end_offset == self.batches[-1].header.next_offset
 
-    def append_as_is(self, shapes: list[tuple[int, int]]) -> None:
-        """Append a run of batches and a marker as a follower does: (records, gap before) of each."""
+    def append_as_is(self, shapes: list[tuple[int, int]], *, catch_up: bool = False) -> None:
+        """Append a run of batches and a marker as a follower does: (records, gap before) of each.
+
+        One that catches up gets batches of epochs before the one it was told of.
+        """
         offset, run = self.log.end_offset, bytearray()
+        epoch = self.leader_epoch
+        if catch_up:
+            epoch = max(0, self.batches[-1].header.leader_epoch if self.batches else 0)
+            for noted in (self.begun_epochs, self.durable_epochs):
+                for later in [each for each, start in noted.items() if each > epoch and start >= offset]:
+                    del noted[later]
         for records, gap in shapes:
             batch = encode_batch([(b"key", b"value", (), self.now_ms)] * records)
-            assign(batch, 0, base_offset=offset + gap, leader_epoch=self.leader_epoch)
+            assign(batch, 0, base_offset=offset + gap, leader_epoch=epoch)
             run += batch
             offset += gap + records
         marker = encode_marker(Marker(MarkerType.ABORT, 3, self._epoch_of(3), 0, self.now_ms))
-        assign(marker, 0, base_offset=offset, leader_epoch=self.leader_epoch)
+        assign(marker, 0, base_offset=offset, leader_epoch=epoch)
         self.in_flight = split(bytes(run + marker))
-        self.log.append_as_is(bytes(run + marker), now_ms=self.now_ms)
+        self.log.append_as_is(bytes(run + marker), leader_epoch=self.leader_epoch, now_ms=self.now_ms)
         self._appended()
 
     def _epoch_of(self, producer_id: int) -> int:
@@ -228,7 +241,8 @@ class LogBesideList:
 
     def begin_leader_epoch(self) -> None:
         self.leader_epoch += 1
-        self.log.epochs.begin(self.leader_epoch, self.log.end_offset)
+        self.log.begin_epoch(self.leader_epoch)
+        self.begun_epochs[self.leader_epoch] = self.log.end_offset
 
     def truncate(self, end_offset: int) -> None:
         self.truncating_to = max(end_offset, self.log.start_offset)
@@ -244,6 +258,12 @@ class LogBesideList:
             self.recall()
             end_offset = max(self.log.start_offset, kept[-1].header.next_offset if kept else 0)
             assert self.log.end_offset == end_offset
+            self.forget_epochs_from(end_offset)
+
+    def forget_epochs_from(self, end_offset: int) -> None:
+        """A truncation to this offset takes the epochs that began there or later."""
+        self.begun_epochs = {epoch: start for epoch, start in self.begun_epochs.items() if start < end_offset}
+        self.durable_epochs = {epoch: start for epoch, start in self.durable_epochs.items() if start < end_offset}
 
     def recall(self) -> None:
         """Work out what the log should know of its producers now: all, or else what followed on some batch."""
@@ -290,6 +310,8 @@ class LogBesideList:
         point.run()
         self.log.end_sync(point)
         assert self.log.durable_offset == self.log.end_offset
+        assert self.log.is_durable
+        self.durable_epochs = dict(self.begun_epochs)
 
     def begin_sync(self) -> None:
         assert isinstance(self.log, Log)
@@ -339,6 +361,12 @@ class LogBesideList:
         assert self.deleted_before <= self.log.start_offset <= before
         assert self.log.durable_offset == self.log.end_offset
         self.recall()
+        self.recall_epochs()
+
+    def recall_epochs(self) -> None:
+        """After a crash: epochs that were noted and not synced may be there or not."""
+        entries = set(self.log.epochs.entries)
+        self.begun_epochs = {epoch: start for epoch, start in self.begun_epochs.items() if (epoch, start) in entries}
 
     # --- comparison
 
@@ -422,6 +450,9 @@ class LogBesideList:
         for batch in self.held():
             offset = max(batch.header.base_offset, self.log.start_offset)
             assert self.log.epochs.epoch_of(offset) == batch.header.leader_epoch
+        first_offset = self.log.segments[0].base_offset if isinstance(self.log, Log) else self.log.start_offset
+        durable = {(epoch, start) for epoch, start in self.durable_epochs.items() if start >= first_offset}
+        assert durable <= set(entries)
 
     def check_time(self, timestamp: int) -> None:
         times = [
@@ -464,6 +495,7 @@ def random_step(both: LogBesideList, chance: random.Random, *, keep_start: bool)
         ),
         (8, lambda: both.end_transaction(chance.choice(PRODUCER_IDS), chance.choice(list(MarkerType)))),
         (2, lambda: both.append_as_is([(chance.randint(1, 3), chance.choice((0, 0, 2))) for _ in range(2)])),
+        (1, lambda: both.append_as_is([(1, chance.choice((0, 2)))], catch_up=True)),
         (2, lambda: both.repeat(chance.choice(PRODUCER_IDS), chance.randrange(5))),
         (1, lambda: both.send_wrong(chance.choice(PRODUCER_IDS))),
         (2, both.begin_leader_epoch),

@@ -19,9 +19,9 @@ from flymq.record.control import Marker, MarkerType, encode_marker
 from flymq.record.header import split_batches
 from flymq.record.reading import parse_records
 from flymq.record.record import Record
-from flymq.storage import compaction
+from flymq.storage.compaction import compactor
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 
 SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 DIRECTORY = Path("/data/topics/prices/0")
@@ -122,10 +122,10 @@ def state_of(records: list[Record]) -> State:
 
 
 def compact(log: Log, now_ms: int) -> bool:
-    plan = compaction.plan(log, now_ms)
+    plan = compactor.plan(log, now_ms)
     if plan is None:
         return False
-    compaction.finish(log, plan, plan.run())
+    compactor.finish(log, plan, plan.run())
     return True
 
 
@@ -203,7 +203,7 @@ def test_what_happens_to_the_log_while_compaction_runs_is_not_undone(seed: int) 
         writer.write()
     writer.settle()
     log = writer.log
-    plan = compaction.plan(log, writer.now_ms)
+    plan = compactor.plan(log, writer.now_ms)
     assert plan is not None
     what = chance.choice(("append", "truncate", "delete"))
     bases = [segment.base_offset for segment in log.segments]
@@ -222,12 +222,12 @@ def test_what_happens_to_the_log_while_compaction_runs_is_not_undone(seed: int) 
         try:
             result = plan.run()
         except FileVanished:
-            result = compaction.CompactionResult()
+            result = compactor.CompactionResult()
     else:
         result = plan.run()
         change()
     start_offset, end_offset = log.start_offset, log.end_offset
-    compaction.finish(log, plan, result)
+    compactor.finish(log, plan, result)
     for reopened in (log, open_log(disk, DIRECTORY, CONFIG)):
         assert (reopened.start_offset, reopened.end_offset) == (start_offset, end_offset)
         records = read_committed(reopened)

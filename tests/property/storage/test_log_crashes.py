@@ -12,7 +12,7 @@ from tests.property.storage.log_model import LogBesideList, open_beside_list, ra
 
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 
 SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 LIVES = 4
@@ -60,8 +60,11 @@ def compare_after_crash(both: LogBesideList, log: Log, start_offset: int) -> Non
     assert log.end_offset in (end_offset, log.start_offset)
     assert log.durable_offset == log.end_offset
     both.deleted_before = log.start_offset
+    if truncating_to is not None:
+        both.forget_epochs_from(end_offset)
     both.in_flight, both.truncating_to, both.deleting_before = [], None, None
     both.pending.clear()
     both.log = log
     both.may_forget |= truncating_to is not None and log.start_offset > 0
     both.recall()
+    both.recall_epochs()

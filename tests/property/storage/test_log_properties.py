@@ -16,9 +16,9 @@ from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.record.control import MarkerType
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
+from flymq.storage.memory_log import MemoryLog
 
-SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), stateful_step_count=30)
+SETTINGS = settings(suppress_health_check=list(HealthCheck), stateful_step_count=30)
 
 producer_ids = st.sampled_from(PRODUCER_IDS)
 shares = st.floats(0, 1)
@@ -171,8 +171,8 @@ class LogInMemory(AnyLog):
 
 
 TestLogOnSimulatedDisk = LogOnSimulatedDisk.TestCase
-TestLogOnSimulatedDisk.settings = settings(SETTINGS, max_examples=80)
+TestLogOnSimulatedDisk.settings = SETTINGS
 TestLogOnSystemDisk = LogOnSystemDisk.TestCase
-TestLogOnSystemDisk.settings = settings(SETTINGS, max_examples=25)
+TestLogOnSystemDisk.settings = settings(SETTINGS, max_examples=SETTINGS.max_examples // 4)
 TestLogInMemory = LogInMemory.TestCase
-TestLogInMemory.settings = settings(SETTINGS, max_examples=80)
+TestLogInMemory.settings = SETTINGS

@@ -12,8 +12,8 @@ from tests.property.storage.log_model import Batch, LogBesideList, open_beside_l
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import CorruptLog
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
-from flymq.storage.segment import DATA_SUFFIX
+from flymq.storage.recovery.open_log import open_log
+from flymq.storage.segments.segment import DATA_SUFFIX
 
 SEEDS = int(os.environ.get("FLYMQ_CRASH_SEEDS", "100"))
 STEPS = 60

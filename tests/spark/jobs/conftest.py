@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from flymq import FlyMQClient
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.folder import Pipelines, Progress
+from flymq.spark.jobs.execution.pipeline_state import Pipelines, Progress
+from flymq.spark.jobs.execution.runner import run_in_session
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.running import run_in_session
 from flymq.testing import TestBroker
 
 RunJob = Callable[[Job], Progress]

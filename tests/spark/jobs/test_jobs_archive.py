@@ -14,9 +14,9 @@ from flymq.model.errors import ArchiveDamaged, FlyMQError, TargetNotEmpty, Topic
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.selection import Selection
 from flymq.spark.archive.verify import verify
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.archive import ArchiveJob
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.execution.pipeline_state import Pipelines
 from flymq.spark.jobs.restore import RestoreJob
 
 
@@ -147,7 +147,7 @@ def test_a_truncated_file_is_named_with_what_to_do_and_nothing_is_written(
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ArchiveDamaged) as caught:
         run_job(RestoreJob(archive=str(root), to=f"{topic}-copy"))
-    assert f"{path} was cut short" in caught.value.message
+    assert f"{path} was truncated" in caught.value.message
     assert "copy of the archive" in caught.value.hint
     assert f"{topic}-copy" not in client.list_topics()
 
@@ -172,7 +172,7 @@ def test_a_topic_that_is_not_there_is_named(root: Path, run_job: RunJob) -> None
         run_job(archive_of("nowhere", root))
     error = failure_of(caught.value)
     assert isinstance(error, TopicNotFound)
-    assert error.message == "there is no topic 'nowhere' to read"
+    assert error.message == "the topic 'nowhere' does not exist"
     assert "flymq topic create" in error.hint
 
 

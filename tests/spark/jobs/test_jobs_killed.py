@@ -18,7 +18,7 @@ from flymq import FlyMQClient
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.verify import verify
 from flymq.spark.jobs.archive import ArchiveJob
-from flymq.spark.jobs.folder import Pipelines, State
+from flymq.spark.jobs.execution.pipeline_state import Pipelines, State
 from flymq.spark.jobs.restore import RestoreJob
 from flymq.spark.jobs.transform import TransformJob
 from flymq.testing import TestBroker
@@ -134,8 +134,8 @@ def test_a_job_that_fails_says_why_in_two_lines(start: Start, tmp_path: Path, pi
     assert process.wait(PATIENCE_S) == 1
     said = (tmp_path / "output").read_text().splitlines()
     assert said[-2:] == [
-        "flymq: there is no topic 'nowhere' to read",
-        "Try: Create it with `flymq topic create NAME`, or turn on `topics.auto_create`.",
+        "flymq: the topic 'nowhere' does not exist",
+        "Try: Create it with `flymq topic create NAME`, or enable `topics.auto_create`.",
     ]
     progress = pipelines.get("archive-nowhere").progress()
-    assert (progress.state, progress.error) == (State.FAILED, "there is no topic 'nowhere' to read")
+    assert (progress.state, progress.error) == (State.FAILED, "the topic 'nowhere' does not exist")

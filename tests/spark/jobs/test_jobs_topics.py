@@ -12,11 +12,11 @@ from tests.spark.jobs.records import fill, objects_of, records_of, values_of
 
 from flymq import FlyMQClient, generate_key
 from flymq.model.errors import InvalidPipeline, PipelineDiffers, TopicNotFound
+from flymq.spark.error_messages import failure_of
 from flymq.spark.jobs.aggregate import AggregateJob
 from flymq.spark.jobs.compact import CompactJob
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.failures import failure_of
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.execution.pipeline_state import Pipelines
 from flymq.spark.jobs.mirror import MirrorJob
 from flymq.spark.jobs.replay import ReplayJob
 from flymq.spark.jobs.transform import TransformJob
@@ -78,7 +78,7 @@ def test_what_comes_from_an_encrypted_topic_is_written_encrypted(
         ("SELECT nothing FROM `{}`", None, "`nothing` cannot be resolved"),
         ("SELEC value FROM `{}`", None, "Syntax error"),
         ("SELECT key FROM `{}`", None, "the result has only key"),
-        ("SELECT value FROM `{}`", "user STRANG", "the schema 'user STRANG' cannot be read"),
+        ("SELECT value FROM `{}`", "user STRANG", "the schema 'user STRANG' is not valid"),
     ],
 )
 def test_sql_that_cannot_be_used_is_refused_with_what_there_is(
@@ -141,7 +141,7 @@ def test_windows_go_to_parquet_each_once(
 
 
 def test_an_aggregate_without_a_place_to_go_is_refused(topic: str, run_job: RunJob) -> None:
-    with pytest.raises(InvalidPipeline, match="to a topic or to Parquet"):
+    with pytest.raises(InvalidPipeline, match="a topic or Parquet"):
         run_job(aggregate_of(topic))
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import BackupDamaged, BackupExists, BackupNotFound, NotInArchive, TopicExists
 from flymq.spark.backup.check import check_backup
@@ -99,7 +99,7 @@ def test_a_topic_that_is_there_is_not_touched_unless_asked(spark, backup):
         client.create_topic("users", 1)
         client.produce("users", b"newer")
         client.flush()
-        with pytest.raises(TopicExists, match="users is there already"):
+        with pytest.raises(TopicExists, match="users already exists"):
             restore_backup(spark, backup, Connection(server=busy.address), ["unused", "users"])
         assert client.list_topics() == ["users"]
         assert [record.value for record in client.fetch("users")] == [b"newer"]
@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_found_and_nothing_is_restored(spark, copy):
 def test_a_manifest_that_is_gone_is_missed(copy):
     next(copy.glob("manifests/*.json")).unlink()
     seen = check_backup(copy)
-    assert any("there is nothing, in the list are" in problem for problem in seen.problems)
+    assert any("found nothing, but backup.json lists" in problem for problem in seen.problems)
 
 
 def test_an_altered_list_is_refused(copy):
@@ -158,7 +158,7 @@ def test_a_backup_is_never_written_over(spark, backup):
 def test_a_topic_that_is_not_in_the_backup_is_told_with_those_that_are(spark, backup):
     with pytest.raises(NotInArchive) as failure:
         restore_backup(spark, backup, Connection(), ["order"])
-    assert failure.value.hint == "It holds orders, unused, users."
+    assert failure.value.hint == "It contains orders, unused, users."
 
 
 def test_an_empty_broker_has_a_backup_too(spark, tmp_path):
@@ -173,7 +173,7 @@ def test_the_command_line_lists_verifies_and_plans_without_spark(backup, copy, c
     (listed,) = json.loads(capsys.readouterr().out)
     assert listed["name"] == "monday" and listed["topics"] == {"orders": 300, "unused": 0, "users": 1}
     assert run(app, ["backup", "verify", str(backup)]) == 0
-    assert "monday is whole" in capsys.readouterr().err
+    assert "monday is complete" in capsys.readouterr().err
     next(copy.glob("data/**/*.parquet")).write_bytes(b"cut")
     assert run(app, ["backup", "verify", str(copy)]) == 1
     with running_broker() as empty:

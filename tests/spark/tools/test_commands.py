@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from flymq.cli.app import app
-from flymq.cli.exits import run
+from flymq.cli.exit_codes import run
 from flymq.client.sync.client import FlyMQClient
 from flymq.spark.session import open_session
 from flymq.testing import running_broker
@@ -87,7 +87,7 @@ def test_a_broker_is_backed_up_and_restored_elsewhere(flymq, tmp_path):
         assert [record.key for record in client.fetch("orders")] == [b"ann", b"bob"]
         code, _, err = flymq("restore", str(tmp_path / "monday"), server=empty.address)
         assert code == 1
-        assert "orders is there already" in err
+        assert "orders already exists" in err
         code, _, err = flymq("restore", str(tmp_path / "monday"), "--replace", "--yes", server=empty.address)
         assert code == 0, err
         assert [at.offset for at in client.admin.describe_group("billing").positions] == [1]

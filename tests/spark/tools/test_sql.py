@@ -2,7 +2,7 @@
 
 import pytest
 
-from flymq.cli.sql import print_rows
+from flymq.cli.commands.sql import print_rows
 from flymq.client.serializers import to_json
 from flymq.client.sync.client import FlyMQClient
 from flymq.model.errors import QueryFailed, TableNotFound
@@ -95,7 +95,7 @@ def test_a_wrong_table_is_told_with_the_nearest_name(views):
 
 def test_a_dot_without_quotes_is_told(views, client):
     client.create_topic("two.parts", 1)
-    with pytest.raises(TableNotFound, match=r"needs quotes: `two\.parts`"):
+    with pytest.raises(TableNotFound, match=r"must be quoted: `two\.parts`"):
         views.query("SELECT * FROM two.parts")
 
 

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import pytest
 
-from flymq.broker.access import Access
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.login import PLAIN, Access, plain_message
+from flymq.broker.access.passwords import hash_password
+from flymq.model.errors import AuthenticationFailed
 
 T = TypeVar("T")
 
@@ -32,9 +33,9 @@ class CountingThreads:
     ("username", "password", "expected", "logged"),
     [
         ("ada", "correct horse", True, []),
-        ("ada", "wrong", False, ["a login from 10.0.0.7 failed: wrong password for 'ada'"]),
-        ("correct horse", "ada", False, ["a login from 10.0.0.7 failed: there is no such user"]),
-        ("", "", False, ["a login from 10.0.0.7 failed: there is no such user"]),
+        ("ada", "wrong", False, ["login from 10.0.0.7 failed: wrong password for 'ada'"]),
+        ("correct horse", "ada", False, ["login from 10.0.0.7 failed: there is no such user"]),
+        ("", "", False, ["login from 10.0.0.7 failed: there is no such user"]),
     ],
 )
 async def test_a_name_that_nobody_has_costs_as_much_as_a_wrong_password_and_is_not_logged(
@@ -43,6 +44,25 @@ async def test_a_name_that_nobody_has_costs_as_much_as_a_wrong_password_and_is_n
     threads = CountingThreads()
     access = Access(threads, is_required=True, users={"ada": hash_password("correct horse", salt=bytes(16))})
     with caplog.at_level(logging.DEBUG, "flymq"):
-        assert await access.login(username, password, "10.0.0.7") is expected
+        login = access.begin(PLAIN, "10.0.0.7")
+        if expected:
+            assert (await login.step(plain_message(username, password))).principal == username
+        else:
+            with pytest.raises(AuthenticationFailed, match="unknown user or wrong password"):
+                await login.step(plain_message(username, password))
     assert threads.works == 1
     assert caplog.messages == logged
+
+
+async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() -> None:
+    access = Access(CountingThreads(), is_required=True)
+    with pytest.raises(AuthenticationFailed, match="'GSSAPI' is not offered") as refused:
+        access.begin("GSSAPI", "10.0.0.7")
+    assert "PLAIN" in refused.value.hint
+
+
+@pytest.mark.parametrize("message", [b"", b"ada", b"\0ada", b"\0ada\0pw\0more", b"\xff\0ada"])
+async def test_a_plain_login_that_is_no_name_and_password_is_nobody(message: bytes) -> None:
+    access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("", salt=bytes(16))})
+    with pytest.raises(AuthenticationFailed):
+        await access.begin(PLAIN, "10.0.0.7").step(message)

@@ -1,6 +1,6 @@
 """What is counted of reads and writes."""
 
-from flymq.broker.traffic import Traffic
+from flymq.broker.service.traffic import Traffic
 
 
 def test_the_sums_of_a_protocol_outlive_its_topics() -> None:

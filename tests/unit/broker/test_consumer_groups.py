@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.simulation.virtual_time import run
-from tests.simulation.world import LIMITS, Node, World
 from tests.unit.broker.test_groups import in_world, join
+from tests.unit.broker.world import World
 
-from flymq.broker.consumer_groups import Place
-from flymq.broker.groups import Committer
+from flymq.broker.broker import Broker
+from flymq.broker.coordinators.consumer_groups import Place
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination.consumer_group import JOINS, LEAVES, Beat
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState
+from flymq.host.virtual_time import run
 from flymq.model.errors import InvalidRequest, MemberEpochFenced, OtherGroupType, StaleMemberEpoch, UnknownMember
 from flymq.model.names import TopicPartition
 
-SESSION_S = LIMITS.consumer_session_timeout_ms / 1000
+SESSION_S = 2.0  # as world.py sets it
 
 
 async def beat(
-    node: Node, member: str, epoch: int = JOINS, *, owned: set[int] | None = None, topic: str = "orders"
+    node: Broker, member: str, epoch: int = JOINS, *, owned: set[int] | None = None, topic: str = "orders"
 ) -> Place:
     joins = epoch == JOINS
     names = None if owned is None else frozenset(TopicPartition(topic, number) for number in owned)
@@ -41,12 +42,12 @@ async def beat(
 
 
 def numbers(place: Place) -> list[int]:
-    assert place.share is not None
-    return sorted(partition.partition for partition in place.share)
+    assert place.assignment is not None
+    return sorted(partition.partition for partition in place.assignment)
 
 
 def test_a_member_that_falls_silent_is_dropped_and_another_gets_its_share() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         first = await beat(node, "a")
         assert numbers(first) == [0, 1, 2, 3]
         second = await beat(node, "b")
@@ -63,7 +64,7 @@ def test_a_member_that_falls_silent_is_dropped_and_another_gets_its_share() -> N
 
 
 def test_a_member_that_keeps_what_it_is_told_to_give_up_is_dropped() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         first, second = await beat(node, "a"), await beat(node, "b")
         first = await beat(node, "a", first.epoch)
         assert numbers(first) == [0, 1]
@@ -78,18 +79,18 @@ def test_a_member_that_keeps_what_it_is_told_to_give_up_is_dropped() -> None:
 
 
 def test_what_a_member_has_heard_survives_a_power_cut() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         heard = await beat(node, "a")
         await world.crash()
         node = await world.start()
-        assert node.groups.get("g").shares()["a"] == [TopicPartition("orders", number) for number in range(4)]
+        assert node.groups.get("g").assignments()["a"] == [TopicPartition("orders", number) for number in range(4)]
         assert (await beat(node, "a", heard.epoch)).epoch == heard.epoch
 
     in_world(scenario)
 
 
 def test_a_member_without_an_id_is_given_one_and_a_group_needs_a_name() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         given = await beat(node, "")
         assert given.member_id in node.groups.get("g").members
         with pytest.raises(InvalidRequest):
@@ -101,7 +102,7 @@ def test_a_member_without_an_id_is_given_one_and_a_group_needs_a_name() -> None:
 
 
 def test_a_refused_heartbeat_leaves_no_group_behind() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         for epoch in (1, LEAVES):
             with pytest.raises(UnknownMember):
                 await beat(node, "a", epoch)
@@ -111,7 +112,7 @@ def test_a_refused_heartbeat_leaves_no_group_behind() -> None:
 
 
 def test_offsets_are_taken_and_told_in_the_epoch_of_the_member() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         place = await beat(node, "a")
         offsets = {TopicPartition("orders", 0): OffsetValue(3)}
         node.groups.commit("g", Committer("a", place.epoch), offsets)
@@ -130,7 +131,7 @@ def test_offsets_are_taken_and_told_in_the_epoch_of_the_member() -> None:
 
 
 def test_members_of_the_other_protocol_come_when_nobody_is_left() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         place = await beat(node, "a")
         with pytest.raises(OtherGroupType):
             await join(node)
@@ -146,20 +147,20 @@ def test_members_of_the_other_protocol_come_when_nobody_is_left() -> None:
 
 def test_a_hundred_members_come_one_by_one_and_settle_on_a_thousand_partitions() -> None:
     async def live() -> None:
-        world = World(0, faults=False)
+        world = World()
         node = await world.start()
         await node.admin.create("wide", partitions=1000, settings={"persistence": "memory"})
         names = [f"m{number}" for number in range(100)]
         places = await asyncio.gather(*(beat(node, name, topic="wide") for name in names))
         for _ in range(3):
-            shares = node.groups.get("g").shares()
-            owned = [{partition.partition for partition in shares[name]} for name in names]
+            assignments = node.groups.get("g").assignments()
+            owned = [{partition.partition for partition in assignments[name]} for name in names]
             beats = zip(names, places, owned, strict=True)
             places = await asyncio.gather(
                 *(beat(node, name, place.epoch, owned=has, topic="wide") for name, place, has in beats)
             )
         assert node.groups.get("g").state is GroupState.STABLE
-        assert {len(share) for share in node.groups.get("g").shares().values()} == {10}
+        assert {len(share) for share in node.groups.get("g").assignments().values()} == {10}
         await world.close()
 
     run(live())

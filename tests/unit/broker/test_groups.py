@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.simulation.virtual_time import run
-from tests.simulation.world import Node, World
+from tests.unit.broker.world import World
 
-from flymq.broker.groups import Committer, Joined
-from flymq.broker.maintenance import Maintenance
+from flymq.broker.broker import Broker
+from flymq.broker.coordinators.groups import Committer, Joined
+from flymq.broker.replicas.maintenance import Maintenance
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState, Join
 from flymq.coordination.subscriptions import (
@@ -20,6 +20,7 @@ from flymq.coordination.subscriptions import (
     parse_assignment,
 )
 from flymq.host.tasks import InlineThreads
+from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
     GroupFull,
@@ -55,7 +56,7 @@ def in_world(scenario: Any, **options: Any) -> None:
     """Run a scenario with a broker that has the topic `orders`."""
 
     async def live() -> None:
-        world = World(0, faults=False, **options)
+        world = World(**options)
         node = await world.start()
         await world.create_topic("orders", 4)
         await scenario(world, node)
@@ -64,16 +65,16 @@ def in_world(scenario: Any, **options: Any) -> None:
     run(live())
 
 
-async def join(node: Node, member_id: str = "", instance: str = "", **options: Any) -> Joined:
+async def join(node: Broker, member_id: str = "", instance: str = "", **options: Any) -> Joined:
     return await node.groups.join("g", a_join(member_id, instance, **options))
 
 
-async def share(node: Node, joined: Joined) -> list[int]:
+async def share(node: Broker, joined: Joined) -> list[int]:
     raw = await node.groups.sync("g", Committer(joined.member_id, joined.generation))
     return [partition.partition for partition in parse_assignment(raw)]
 
 
-async def commit(node: Node, offset: int, committer: Committer = OUTSIDE, partition: TopicPartition = ORDERS) -> None:
+async def commit(node: Broker, offset: int, committer: Committer = OUTSIDE, partition: TopicPartition = ORDERS) -> None:
     value = OffsetValue(offset, committed_at_ms=node.clock.now_ms())
     errors, durable = node.groups.commit("g", committer, {partition: value})
     assert not errors
@@ -81,12 +82,12 @@ async def commit(node: Node, offset: int, committer: Committer = OUTSIDE, partit
         await durable
 
 
-def offsets(node: Node) -> dict[TopicPartition, int]:
+def offsets(node: Broker) -> dict[TopicPartition, int]:
     return {partition: value.offset for partition, value in node.groups.committed("g").items()}
 
 
 def test_a_member_whose_connection_breaks_before_it_knew_its_id_leaves_no_ghost() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         first = await join(node)
         ghost = node.groups.join("g", a_join())
         await asyncio.sleep(0)
@@ -100,7 +101,7 @@ def test_a_member_whose_connection_breaks_before_it_knew_its_id_leaves_no_ghost(
 
 
 def test_a_member_that_knows_its_id_may_come_back_after_its_connection_broke() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         first, second = await asyncio.gather(join(node), join(node))
         waiting = node.groups.join("g", a_join(second.member_id, native=False))
         other = asyncio.ensure_future(join(node, session_s=20))  # a third one, so that they have to wait
@@ -114,7 +115,7 @@ def test_a_member_that_knows_its_id_may_come_back_after_its_connection_broke() -
 
 
 def test_a_member_that_heartbeats_stays_and_one_that_does_not_is_dropped() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         living, silent = await asyncio.gather(join(node), join(node))
         for _ in range(3):
             await asyncio.sleep(3)
@@ -132,7 +133,7 @@ def test_a_member_that_heartbeats_stays_and_one_that_does_not_is_dropped() -> No
 
 
 def test_a_hundred_members_settle_on_a_thousand_partitions_in_one_generation() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         await node.admin.create("wide", partitions=1000, settings={"persistence": "memory"})
         wanted = encode_subscription(Subscription(["wide"]))
         request = Join((("sticky", wanted),), rebalance_timeout_ms=5_000, assigned_by_broker=True)
@@ -150,7 +151,7 @@ def test_a_hundred_members_settle_on_a_thousand_partitions_in_one_generation() -
 
 
 def test_a_generation_is_on_the_disk_before_anybody_hears_of_it() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         heard = await join(node)
         await world.crash()
         node = await world.start()
@@ -166,7 +167,7 @@ def test_a_generation_is_on_the_disk_before_anybody_hears_of_it() -> None:
 
 
 def test_a_committed_offset_survives_a_power_cut() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         for offset in (3, 7):
             await commit(node, offset)
             await world.crash()
@@ -177,7 +178,7 @@ def test_a_committed_offset_survives_a_power_cut() -> None:
 
 
 def test_a_static_member_that_returns_fences_whoever_waits_under_its_name() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         old, _ = await asyncio.gather(join(node, instance="one"), join(node))
         waiting = node.groups.join("g", a_join(old.member_id, "one", native=False))
         other = asyncio.ensure_future(join(node))
@@ -195,7 +196,7 @@ def test_a_static_member_that_returns_fences_whoever_waits_under_its_name() -> N
 
 
 def test_a_member_that_needs_an_id_gets_it_and_comes_back() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         with pytest.raises(MemberIdRequired) as told:
             node.groups.join("g", a_join(native=False), needs_id=True)
         joined = await node.groups.join("g", a_join(told.value.member_id, native=False), needs_id=True)
@@ -206,7 +207,7 @@ def test_a_member_that_needs_an_id_gets_it_and_comes_back() -> None:
 
 
 def test_who_waits_for_a_share_is_told_when_the_group_is_shared_out_anew() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         leader, other = await asyncio.gather(join(node, native=False), join(node, native=False))
         assert leader.assigns and not other.assigns
         waiting = node.groups.sync("g", Committer(other.member_id, other.generation))
@@ -218,7 +219,7 @@ def test_who_waits_for_a_share_is_told_when_the_group_is_shared_out_anew() -> No
 
 
 def test_limits_are_kept() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         with pytest.raises(InvalidSessionTimeout):
             await join(node, session_s=0.5)
         assert node.groups.list() == []
@@ -234,10 +235,10 @@ def test_limits_are_kept() -> None:
 
 
 def test_a_static_leader_that_returns_to_a_settled_group_is_not_asked_to_share_out() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         leader = await join(node, instance="one", native=False)
-        shares = {leader.member_id: encode_assignment([ORDERS])}
-        await node.groups.sync("g", Committer(leader.member_id, leader.generation), shares)
+        assignments = {leader.member_id: encode_assignment([ORDERS])}
+        await node.groups.sync("g", Committer(leader.member_id, leader.generation), assignments)
         again = await join(node, instance="one", native=False)
         assert (again.generation, again.assigns, again.leader) == (leader.generation, False, "")
         assert await share(node, again) == [0]
@@ -247,16 +248,16 @@ def test_a_static_leader_that_returns_to_a_settled_group_is_not_asked_to_share_o
 
 @pytest.mark.parametrize("native_leads", [True, False])
 def test_members_of_two_protocols_share_one_group(native_leads: bool) -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         leader = asyncio.ensure_future(join(node, native=native_leads))
         await asyncio.sleep(0)
         other = await join(node, native=not native_leads)
         led = await leader
-        shares = None
+        assignments = None
         if led.assigns:
             names = [member.member_id for member in led.members]
-            shares = {name: encode_assignment([TopicPartition("orders", at)]) for at, name in enumerate(names)}
-        await node.groups.sync("g", Committer(led.member_id, led.generation), shares)
+            assignments = {name: encode_assignment([TopicPartition("orders", at)]) for at, name in enumerate(names)}
+        await node.groups.sync("g", Committer(led.member_id, led.generation), assignments)
         mine, theirs = await share(node, led), await share(node, other)
         assert sorted(mine + theirs) == ([0, 1, 2, 3] if native_leads else [0, 1])
 
@@ -264,18 +265,19 @@ def test_members_of_two_protocols_share_one_group(native_leads: bool) -> None:
 
 
 def test_compaction_of_the_log_changes_nothing() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         await node.admin.alter("__offsets", {"segment.bytes": 1024, "min.cleanable.ratio.percent": 1})
         joined = await join(node)
         committer = Committer(joined.member_id, joined.generation)
         for offset in range(100):
             await commit(node, offset, committer, TopicPartition("orders", offset % 4))
-        before = sum(partition.log.size for partition in node.topics.get("__offsets").partitions)
-        maintenance = Maintenance(node.topics, node.flusher, InlineThreads(), node.clock)
-        for partition in node.topics.get("__offsets").partitions:
+        partitions = node.replicas.of(node.image.get("__offsets")).values()
+        before = sum(partition.log.size for partition in partitions)
+        maintenance = Maintenance(node.replicas, node.flusher, InlineThreads(), node.clock)
+        for partition in partitions:
             await maintenance.checkpoint(partition.log)
             await maintenance.compact(partition.log)
-        after = sum(partition.log.size for partition in node.topics.get("__offsets").partitions)
+        after = sum(partition.log.size for partition in partitions)
         assert after < before / 4
         await world.crash()
         node = await world.start()
@@ -289,7 +291,7 @@ def test_compaction_of_the_log_changes_nothing() -> None:
 
 
 def test_offsets_are_forgotten_a_week_after_the_last_member_has_gone() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         joined = await join(node)
         await commit(node, 5, Committer(joined.member_id, joined.generation))
         node.groups.leave("g", joined.member_id)
@@ -306,7 +308,7 @@ def test_offsets_are_forgotten_a_week_after_the_last_member_has_gone() -> None:
 
 
 def test_offsets_of_topics_that_members_read_are_kept_and_others_forgotten() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         await world.create_topic("once", 1)
         joined = await join(node, session_s=1700)
         committer = Committer(joined.member_id, joined.generation)
@@ -322,9 +324,9 @@ def test_offsets_of_topics_that_members_read_are_kept_and_others_forgotten() -> 
 
 
 def test_offsets_of_a_topic_whose_deletion_was_cut_short_are_forgotten_at_the_next_start() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         await commit(node, 5)
-        node.topics.watchers.clear()  # the power goes right after the topic is gone
+        node.replicas.topic_watchers.clear()  # the power goes right after the topic is gone
         await node.admin.delete("orders")
         await world.crash()
         node = await world.start()
@@ -335,7 +337,7 @@ def test_offsets_of_a_topic_whose_deletion_was_cut_short_are_forgotten_at_the_ne
 
 
 def test_offsets_are_not_taken_from_under_a_reader() -> None:
-    async def scenario(world: World, node: Node) -> None:
+    async def scenario(world: World, node: Broker) -> None:
         joined = await join(node)
         await commit(node, 5, Committer(joined.member_id, joined.generation))
         with pytest.raises(GroupNotEmpty):
@@ -351,8 +353,8 @@ def test_offsets_are_not_taken_from_under_a_reader() -> None:
 
 
 def test_lag_is_told_in_records_and_in_the_age_of_the_first_unread_one() -> None:
-    async def scenario(world: World, node: Node) -> None:
-        partition = node.topics.partition(ORDERS)
+    async def scenario(world: World, node: Broker) -> None:
+        partition = node.replicas.get(ORDERS)
         for _ in range(3):
             batch = encode_batch([(None, b"x"), (None, b"y")], timestamp_ms=node.clock.now_ms())
             partition.append(batch, Acks.LEADER)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flymq.broker.passwords import PasswordHash, hash_password, parse_password_hash
+from flymq.broker.access.passwords import PasswordHash, hash_password, parse_password_hash
 from flymq.model.errors import InvalidSetting
 
 SALT = bytes(range(16))

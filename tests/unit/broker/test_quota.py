@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flymq.broker.quota import BURST_S, DEBT_S_MAX, ClientQuota, TokenBucket
+from flymq.broker.service.quota import BURST_S, DEBT_S_MAX, ClientQuota, TokenBucket
 
 
 def test_a_client_at_rest_may_send_a_second_of_its_quota_at_once() -> None:

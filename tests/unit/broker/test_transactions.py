@@ -7,13 +7,13 @@ import errno
 from typing import Any
 
 import pytest
-from tests.simulation.producers import Producer
-from tests.simulation.virtual_time import run
-from tests.simulation.world import Node, World
+from tests.unit.broker.world import Producer, World
 
-from flymq.broker.groups import Committer
+from flymq.broker.broker import Broker
+from flymq.broker.coordinators.groups import Committer
 from flymq.coordination import transactions as rules
 from flymq.coordination.entries import OffsetValue, ProducerIdentity
+from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import (
     InvalidTransactionState,
@@ -34,7 +34,7 @@ def in_world(scenario: Any) -> None:
     """Run a scenario with a broker that has the topic `t`, and a producer."""
 
     async def live() -> None:
-        world = World(0, faults=False)
+        world = World()
         node = await world.start()
         await world.create_topic("t", len(PARTS))
         producer = Producer(world, "pay")
@@ -51,7 +51,7 @@ def seen(world: World, isolation: Isolation = Isolation.READ_COMMITTED) -> list[
 
 def is_settled(world: World) -> bool:
     assert world.node is not None
-    partitions = [world.node.topics.partition(name) for name in PARTS]
+    partitions = [world.node.replicas.get(name) for name in PARTS]
     return all(partition.last_stable_offset == partition.high_watermark for partition in partitions)
 
 
@@ -61,7 +61,7 @@ async def write(producer: Producer, *values: bytes, acks: Acks = Acks.ALL) -> No
 
 
 def test_what_was_committed_survives_a_power_cut_however_it_was_written() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         await producer.begin()
         await write(producer, b"x", acks=Acks.LEADER)
         await producer.end(commit=True)
@@ -73,7 +73,7 @@ def test_what_was_committed_survives_a_power_cut_however_it_was_written() -> Non
 
 
 def test_a_commit_goes_on_when_whoever_asked_for_it_is_gone() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         await producer.begin()
         await write(producer, b"x")
         assert producer.identity is not None
@@ -92,7 +92,7 @@ def test_a_commit_goes_on_when_whoever_asked_for_it_is_gone() -> None:
 
 
 def test_two_commits_at_once_are_one() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         await producer.begin()
         await write(producer, b"x")
         identity = producer.identity
@@ -105,7 +105,7 @@ def test_two_commits_at_once_are_one() -> None:
 
 
 def test_a_commit_and_an_abort_at_once_end_in_one_way_and_the_other_is_told() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         await producer.begin()
         await write(producer, b"x")
         identity = producer.identity
@@ -123,11 +123,11 @@ def test_a_commit_and_an_abort_at_once_end_in_one_way_and_the_other_is_told() ->
 
 
 def test_an_end_that_the_disk_refuses_is_seen_through_after_a_restart() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         await producer.begin()
         await write(producer, b"x")
         assert producer.identity is not None
-        log = node.topics.partition(PARTS[1]).log
+        log = node.replicas.get(PARTS[1]).log
         world.disk.fail_next("append", str(getattr(log, "directory", "")), errno.EIO)
         asking = asyncio.ensure_future(node.transactions.end("pay", producer.identity, commit=True))
         await asyncio.sleep(5)
@@ -145,9 +145,9 @@ def test_an_end_that_the_disk_refuses_is_seen_through_after_a_restart() -> None:
 
 
 def test_what_a_producer_nobody_knows_left_open_is_ended_at_the_start() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         batch = encode_batch([(None, b"lost")], producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
-        node.topics.partition(PARTS[0]).append_in_transaction(batch, Acks.LEADER)
+        node.replicas.get(PARTS[0]).append_in_transaction(batch, Acks.LEADER)
         node.groups.commit_in_transaction("g", Committer(), ProducerIdentity(77, 0), {PARTS[0]: OffsetValue(5)})
         assert not is_settled(world)
         node = await world.restart()
@@ -159,7 +159,7 @@ def test_what_a_producer_nobody_knows_left_open_is_ended_at_the_start() -> None:
 
 
 def test_a_transaction_open_during_an_orderly_restart_times_out_as_if_there_had_been_none() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         await producer.begin()
         await write(producer, b"x")
         await asyncio.sleep(2)
@@ -177,7 +177,7 @@ def test_a_transaction_open_during_an_orderly_restart_times_out_as_if_there_had_
 def test_an_id_whose_epochs_run_out_goes_on_under_another_producer_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "EPOCH_MAX", 2)
 
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         identities = []
         for number in range(5):
             await producer.begin()
@@ -193,7 +193,7 @@ def test_an_id_whose_epochs_run_out_goes_on_under_another_producer_id(monkeypatc
 
 
 def test_a_producer_that_keeps_its_epoch_writes_one_transaction_after_the_other() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         identity = producer.identity
         assert identity is not None
         for number, commit in enumerate((True, False, True)):
@@ -208,7 +208,7 @@ def test_a_producer_that_keeps_its_epoch_writes_one_transaction_after_the_other(
 
 
 def test_a_producer_that_renews_itself_must_still_be_the_holder() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         first = producer.identity
         assert first is not None
         node.transactions.begin("pay", first)
@@ -223,7 +223,7 @@ def test_a_producer_that_renews_itself_must_still_be_the_holder() -> None:
 
 
 def test_ids_that_nobody_uses_are_forgotten_and_open_ones_are_not() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         patient = Producer(world, "patient", timeout_ms=3_600_000)
         await asyncio.sleep(8 * DAY_S)
         await patient.init()
@@ -237,7 +237,7 @@ def test_ids_that_nobody_uses_are_forgotten_and_open_ones_are_not() -> None:
 
 
 def test_a_timeout_beyond_the_limit_is_refused() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         for timeout_ms in (0, 3_600_001):
             with pytest.raises(InvalidTransactionTimeout):
                 await node.transactions.init("pay", timeout_ms)
@@ -246,7 +246,7 @@ def test_a_timeout_beyond_the_limit_is_refused() -> None:
 
 
 def test_an_abort_of_nothing_is_no_failure() -> None:
-    async def scenario(world: World, node: Node, producer: Producer) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
         assert producer.identity is not None
         assert await node.transactions.end("pay", producer.identity, commit=False) == producer.identity
         with pytest.raises(InvalidTransactionState):

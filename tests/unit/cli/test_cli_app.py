@@ -7,7 +7,7 @@ import click
 import pytest
 
 from flymq.cli.app import COMMANDS, app
-from flymq.cli.exits import ExitCode, run
+from flymq.cli.exit_codes import ExitCode, run
 from flymq.cli.reference import PAGE, render
 
 ROOT = Path(__file__).parents[3]

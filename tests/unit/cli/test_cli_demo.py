@@ -1,7 +1,7 @@
 """The chart and the feed of `flymq demo`."""
 
-from flymq.cli.demo_chart import Sales, Tally, draw, sparkline
-from flymq.cli.demo_shop import Feed
+from flymq.cli.commands.demo.chart import Sales, Tally, draw, sparkline
+from flymq.cli.commands.demo.orders import Feed
 
 
 def result(window, key, count, revenue):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flymq.cli import doctor
-from flymq.cli.doctor import (
+from flymq.cli.commands import doctor
+from flymq.cli.commands.doctor import (
     Status,
     check_broker,
     check_clock,
@@ -59,12 +59,13 @@ def test_another_program_on_the_port_is_told_from_a_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         finding = check_broker(silent.getsockname(), {"request_timeout_ms": 50}, is_expected=False)
     assert finding.status is Status.FAIL
-    assert "is no FlyMQ broker" in finding.text
+    assert "is not a FlyMQ broker" in finding.text
 
 
 def test_spark_could_start_here_and_looking_does_not_load_it() -> None:
     program = (
-        "import sys; from flymq.cli.doctor import check_spark; print(check_spark()); print('pyspark' in sys.modules)"
+        "import sys; from flymq.cli.commands.doctor import check_spark\n"
+        "print(check_spark()); print('pyspark' in sys.modules)"
     )
     found, loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.splitlines()
     assert "PySpark" in found and "Java" in found and "FAIL" not in found

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from flymq.cli.messages import COLUMNS, Message, for_terminal, from_json, text_of, to_json, to_raw
+from flymq.cli.formats.messages import COLUMNS, Message, for_terminal, from_json, text_of, to_json, to_raw
 from flymq.client.records import ConsumerRecord
 
 HEADERS = (("trace", b"7f"), ("raw", b"\xff"), ("none", None))
@@ -48,7 +48,7 @@ def test_a_value_that_is_json_itself_is_written_as_json() -> None:
         (b'{"key": "a"}', "`value` is missing"),
         (b'{"value": {"base64": "*"}}', "base64"),
         (b'{"value": {"base64": 3}}', "not 'int'"),
-        (b'{"value": "a", "timestamp": "now"}', "`timestamp` takes milliseconds"),
+        (b'{"value": "a", "timestamp": "now"}', "`timestamp` must be an integer"),
         (b'{"value": "a", "headers": ["x"]}', "not enough values"),
         (b'{"value": "a", "headers": 3}', "not iterable"),
     ],

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.spark.archive.archives import published, written
 
 from flymq.cli.app import app
-from flymq.cli.exits import ExitCode, run
-from flymq.cli.pipeline import pipeline
+from flymq.cli.commands.pipeline import pipeline
+from flymq.cli.exit_codes import ExitCode, run
 from flymq.spark.archive.archive import Archive
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "pipelines.md"
@@ -40,7 +40,7 @@ def test_a_command_that_the_page_shows_is_one(line: str) -> None:
         ("archive orders --to x --every soon", "'soon' is not a number with one of the units"),
         ("restore x --until -5", "It takes a time"),
         ("restore x --offsets 5", "'5' is not PARTITION:START-END"),
-        ("mirror orders --source a:1 --source-set colour=red", "--source-set has no colour for FlyMQ"),
+        ("mirror orders --source a:1 --source-set colour=red", "--source-set does not take colour for FlyMQ"),
         ("status ../etc", "there is no pipeline '../etc'"),
         ("stop nothing", "there is no pipeline 'nothing'"),
     ],
@@ -73,7 +73,7 @@ def test_verify_fails_for_an_archive_that_is_not_whole(archive: Archive, capsys:
     path = next(archive.root.rglob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
     assert run(app, ["pipeline", "verify", str(archive.root)]) == ExitCode.FAILED
-    assert f"{path} was cut short" in capsys.readouterr().err
+    assert f"{path} was truncated" in capsys.readouterr().err
 
 
 def test_an_empty_list_says_how_to_begin(

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row
 
-from flymq.cli.sql import _as_csv, _as_json, _cell
+from flymq.cli.commands.sql import _as_csv, _as_json, _cell
 
 COLUMNS = ["id", "name", "raw", "when", "items"]
 ROW = Row(1, "a,b", b"\xff\x00", datetime(2026, 1, 2, 3, 4, 5, 678000), [Row(sku="x", n=None)])
@@ -51,7 +51,7 @@ def test_the_help_of_every_command_is_there_without_loading_spark():
     program = """if True:
         import sys
         from flymq.cli.app import COMMANDS, app
-        from flymq.cli.exits import run
+        from flymq.cli.exit_codes import run
         for name in COMMANDS:
             assert run(app, [name, "--help"]) == 0
         print("\\npyspark" if "pyspark" in sys.modules else "\\nlight")

@@ -1,6 +1,6 @@
 """A reader's place: what is handed out, what is in hand, what may be committed."""
 
-from flymq.client.cursor import Cursor, FetchedRun, Handout
+from flymq.client.cursor import Cursor, FetchedRun, PolledRecords
 from flymq.client.progress import Progress
 from flymq.client.records import ConsumerRecord
 
@@ -11,47 +11,47 @@ def records(*offsets: int) -> list[ConsumerRecord]:
 
 def test_a_record_counts_as_done_when_the_next_is_asked_for():
     cursor = Cursor("t", 0, 5)
-    handout = iter(Handout(cursor, records(5, 6), next_offset=8))
-    next(handout)
+    polled = iter(PolledRecords(cursor, records(5, 6), next_offset=8))
+    next(polled)
     assert (cursor.position, cursor.committable) == (6, 5)
-    next(handout)
+    next(polled)
     assert (cursor.position, cursor.committable) == (7, 6)
-    assert list(handout) == []
+    assert list(polled) == []
     assert (cursor.position, cursor.committable) == (8, 8), "offsets without a record are passed too"
 
 
 def test_a_loop_that_was_left_goes_on_where_it_was():
-    handout = Handout(Cursor("t", 0, 0), records(0, 1, 2, 3), next_offset=4)
+    polled = PolledRecords(Cursor("t", 0, 0), records(0, 1, 2, 3), next_offset=4)
     seen = []
-    for record in handout:
+    for record in polled:
         seen.append(record.offset)
         if record.offset == 1:
             break
-    seen += [record.offset for record in handout]
+    seen += [record.offset for record in polled]
     assert seen == [0, 1, 2, 3]
 
 
 def test_a_jump_ends_what_was_handed_out():
     cursor = Cursor("t", 0, 0)
-    handout = Handout(cursor, records(0, 1, 2), next_offset=3)
+    polled = PolledRecords(cursor, records(0, 1, 2), next_offset=3)
     seen = []
-    for record in handout:
+    for record in polled:
         seen.append(record.offset)
-        cursor.jump(100)
+        cursor.seek(100)
     assert seen == [0]
-    assert len(handout) == 0
+    assert len(polled) == 0
     assert cursor.position == 100
 
 
 def test_a_list_is_in_hand_until_it_is_released():
     cursor = Cursor("t", 0, 0)
-    handout = Handout(cursor, records(0, 1, 2), next_offset=5)
-    assert [record.offset for record in handout.take(2)] == [0, 1]
+    polled = PolledRecords(cursor, records(0, 1, 2), next_offset=5)
+    assert [record.offset for record in polled.take(2)] == [0, 1]
     assert (cursor.position, cursor.committable) == (2, 0)
-    handout.release()
+    polled.release()
     assert cursor.committable == 2
-    handout.take(10)
-    handout.release()
+    polled.take(10)
+    polled.release()
     assert cursor.committable == 5
 
 
@@ -59,7 +59,7 @@ def test_a_jump_drops_what_was_read_ahead():
     cursor = Cursor("t", 0, 0)
     cursor.add_run(FetchedRun(memoryview(b"batch"), 0, 10, ()))
     assert (cursor.fetch_offset, cursor.buffered_bytes) == (10, 5)
-    cursor.jump(3)
+    cursor.seek(3)
     assert (cursor.fetch_offset, cursor.buffered_bytes, len(cursor.runs)) == (3, 0, 0)
 
 
@@ -81,7 +81,7 @@ def test_work_begun_before_a_jump_counts_no_more():
     cursor = Cursor("t", 0, 10)
     progress = Progress(cursor)
     progress.start(10)
-    cursor.jump(50)
+    cursor.seek(50)
     progress.finish(10)
     assert not progress.is_current
     assert cursor.committable == 50

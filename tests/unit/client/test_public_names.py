@@ -18,7 +18,7 @@ PAIRS = [
     (AsyncAdmin, Admin),
 ]
 # What the implementation offers to the facade and users do not call.
-INNER = {"next_handout", "next_batch", "take_all", "disown", "consumed", "check_open"}
+INNER = {"next_polled", "next_batch", "take_all", "close_after_fork", "consumed", "check_open"}
 
 
 def public_methods(of: type) -> dict[str, inspect.Signature]:

@@ -45,10 +45,10 @@ def test_none_stays_null_and_no_serializer_sees_it():
     assert serializers.deserialize(serializers.from_json, None) is None
 
 
-def test_a_refusal_says_which_function_refused_what():
-    with pytest.raises(SerializationFailed, match=r"Encoder\.encode refused a object"):
+def test_a_serialization_error_names_the_function_and_the_type():
+    with pytest.raises(SerializationFailed, match=r"Encoder\.encode failed on a object"):
         serializers.serialize(serializers.to_json, object())
-    with pytest.raises(DeserializationFailed, match="refused 7 bytes"):
+    with pytest.raises(DeserializationFailed, match="failed on 7 bytes"):
         serializers.deserialize(serializers.json_of(Order), b'{"a":1}')
     with pytest.raises(DeserializationFailed):
         serializers.deserialize(serializers.pydantic_of(Customer), b"{}")

@@ -43,7 +43,7 @@ class ConsumerGroupScript:
         self.table.apply(entries)
         return bool(entries)
 
-    def share_out(self) -> None:
+    def assign(self) -> None:
         self.write(self.group.decide_targets(self.topics, now_ms=int(self.now_s * 1000)))
         self.group.begin_sessions(self.now_s)
 
@@ -53,7 +53,7 @@ class ConsumerGroupScript:
         self.write(self.table.decide_type("g", ConsumerGroup, now_ms=0))
         group = self.group
         if self.write(group.decide_member(beat)):
-            self.share_out()
+            self.assign()
         is_told = self.write(group.decide_step(beat.member_id, beat.owned)) or beat.owned is not None
         member = group.members[beat.member_id]
         group.touch(member, self.now_s)
@@ -71,7 +71,7 @@ class ConsumerGroupScript:
         group = self.table.find("g")
         if isinstance(group, ConsumerGroup) and any(map(group.is_concerned_by, changed)):
             before = group.generation
-            self.share_out()
+            self.assign()
             if group.generation > before:
                 yield f"epoch {group.generation}"
 
@@ -109,7 +109,7 @@ class ConsumerGroupScript:
     def do_leave(self, words: list[str]) -> Iterator[str]:
         self.group.check(Beat(words[0], LEAVES))
         self.write(self.group.decide_leave(words[0]))
-        self.share_out()
+        self.assign()
         yield f"{words[0]} is gone"
 
     def do_away(self, words: list[str]) -> Iterator[str]:
@@ -134,14 +134,14 @@ class ConsumerGroupScript:
             for member_id in self.group.overdue(self.now_s):
                 self.write(self.group.decide_leave(member_id))
                 yield f"{self.now_s:.0f} s: {member_id} is dropped"
-            self.share_out()
+            self.assign()
         self.now_s = end_s
 
     def do_crash(self, words: list[str]) -> Iterator[str]:
         """Forget everything but the log."""
         self.table = GroupTable(LIMITS)
         self.table.apply(self.log)
-        self.share_out()
+        self.assign()
         return self.do_state(words)
 
     def do_become(self, words: list[str]) -> Iterator[str]:

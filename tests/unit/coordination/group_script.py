@@ -53,10 +53,10 @@ class GroupScript:
         group = self.group
         if not group.members:
             return f"generation {group.generation}: nobody"
-        shares = ", ".join(f"{member.member_id} has {_show(member.share)}" for member in group.value.members)
-        if not group.value.is_shared:
-            shares = f"{', '.join(group.members)}; waiting for {group.value.leader} to share out"
-        return f"generation {group.generation} by {group.value.protocol}: {shares}"
+        assignments = ", ".join(f"{member.member_id} has {_show(member.assignment)}" for member in group.value.members)
+        if not group.value.is_assigned:
+            assignments = f"{', '.join(group.members)}; waiting for {group.value.leader} to share out"
+        return f"generation {group.generation} by {group.value.protocol}: {assignments}"
 
     # --- commands
 
@@ -108,14 +108,14 @@ class GroupScript:
         (alias, *_), options = split_options(words)
         member_id = self.ids[alias]
         self.group.sync(member_id, self.group.generation, self.now_s)
-        shares = {
+        assignments = {
             self.ids[name]: encode_assignment(_partition(part) for part in parts.split(","))
             for name, parts in options.items()
         }
-        entries = self.group.decide_shares(member_id, self.group.generation, shares, now_ms=0)
+        entries = self.group.decide_assignments(member_id, self.group.generation, assignments, now_ms=0)
         self.write(entries)
         if self.group.state is GroupState.STABLE:
-            yield f"{member_id} has {_show(self.group.members[member_id].value.share)}"
+            yield f"{member_id} has {_show(self.group.members[member_id].value.assignment)}"
         else:
             yield f"{member_id} waits for its share"
 
@@ -178,6 +178,6 @@ def _partition(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def _show(share: bytes) -> str:
-    topics = by_topic(parse_assignment(share))
+def _show(assignment: bytes) -> str:
+    topics = by_topic(parse_assignment(assignment))
     return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items()) or "nothing"

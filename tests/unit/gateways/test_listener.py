@@ -12,7 +12,7 @@ from types import MappingProxyType
 import pytest
 import trustme
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import Connection, ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
@@ -48,9 +48,7 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     spoken: Mapping[str, Callable[[bytes], Speaks]] = MappingProxyType({"echo": speaks_echo}),
 ) -> AsyncIterator[tuple[Listener, int]]:
-    shared = SharedByConnections(
-        SystemClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
-    )
+    shared = SharedByConnections(SystemClock(), BufferBudget(1 << 20), ConnectionLimits(), Requests())
     tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error}"))
     gateways = [Gateway(name, speaks, lambda: Echo(shared)) for name, speaks in spoken.items()]
     listener = Listener(gateways, shared, limits, SystemNetwork(), tasks, tls)

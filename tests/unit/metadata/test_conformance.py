@@ -283,7 +283,7 @@ _OPS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, *settings().suppress_health_check])
 @given(ops=st.lists(_OPS, max_size=30), read_at=st.integers(min_value=0, max_value=30))
 async def test_a_snapshot_and_the_watch_after_it_give_the_state_of_now(
     store: MetadataStore, ops: list[Op], read_at: int

@@ -1,6 +1,11 @@
 """Metrics as Prometheus reads them: checked with its own library."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from flymq.model.exposition import counters, gauges, histograms, labels
 from flymq.model.histogram import BOUNDS_S, Histogram
@@ -30,3 +35,28 @@ def test_a_histogram_counts_everything_below_each_bound() -> None:
     totals = {sample.name: sample.value for sample in family.samples if "le" not in sample.labels}
     assert totals["h_count"] == histogram.count == 4
     assert abs(totals["h_sum"] - 99.00215) < 1e-9
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]*", fullmatch=True), st.text(), max_size=3),
+    st.floats(allow_nan=False) | st.integers(-(1 << 53), 1 << 53),
+)
+def test_prometheus_reads_from_us_what_it_reads_from_its_own_library(values: dict[str, str], value: float) -> None:
+    family = GaugeMetricFamily("g", "Text.", labels=list(values))
+    family.add_metric(list(values.values()), value)
+    registry = CollectorRegistry()
+    registry.register(Collected([family]))
+    ours = "".join(gauges("g", "Text.", [(labels(**values), value)]))
+    assert parsed(ours) == parsed(generate_latest(registry).decode())
+
+
+class Collected(Collector):
+    def __init__(self, families: list[GaugeMetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        return self._families
+
+
+def parsed(page: str) -> list[Metric]:
+    return list(text_string_to_metric_families(page))

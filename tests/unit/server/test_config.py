@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flymq.broker.passwords import hash_password
+from flymq.broker.access.passwords import hash_password
 from flymq.model.delivery import CleanupPolicy
 from flymq.model.errors import InvalidSetting
 from flymq.server.config import ClientAuth, Config, LogFormat
@@ -162,22 +162,22 @@ def test_variables_that_a_container_platform_invents_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "raw", "takes"),
     [
-        ("listener.port", "many", "a whole number from 0 to 65535, not 'many'"),
-        ("listener.port", "65536", "a whole number from 0 to 65535, not '65536'"),
-        ("listener.port", "-1", "a whole number from 0 to 65535, not '-1'"),
-        ("listener.port", "", "a whole number from 0 to 65535, not ''"),
-        ("listener.port", 1.5, "a whole number from 0 to 65535, not '1.5'"),
-        ("listener.port", True, "a whole number from 0 to 65535, not 'True'"),
-        ("limits.fetch_wait_ms_max", "1s", "a whole number of milliseconds, at least 0, not '1s'"),
-        ("limits.buffer_bytes_max", 1 << 63, "a whole number of bytes, at least 1048576, not '9223372036854775808'"),
+        ("listener.port", "many", "an integer from 0 to 65535, not 'many'"),
+        ("listener.port", "65536", "an integer from 0 to 65535, not '65536'"),
+        ("listener.port", "-1", "an integer from 0 to 65535, not '-1'"),
+        ("listener.port", "", "an integer from 0 to 65535, not ''"),
+        ("listener.port", 1.5, "an integer from 0 to 65535, not '1.5'"),
+        ("listener.port", True, "an integer from 0 to 65535, not 'True'"),
+        ("limits.fetch_wait_ms_max", "1s", "an integer (milliseconds), at least 0, not '1s'"),
+        ("limits.buffer_bytes_max", 1 << 63, "an integer (bytes), at least 1048576, not '9223372036854775808'"),
         ("broker.dev", "perhaps", "true or false, not 'perhaps'"),
         ("broker.dev", 1, "true or false, not '1'"),
         ("broker.data_dir", "", "a path, not ''"),
         ("listener.host", 5, "text, not '5'"),
         ("listener.host", ["a"], "text, not"),
         ("tls.client_auth", "maybe", "'none', 'optional' or 'required', not 'maybe'"),
-        ("tls.cert_file", "/no/such/file.pem", "the path of a file that exists, not '/no/such/file.pem'"),
-        ("topics.defaults.retention.ms", "-2", "a whole number of milliseconds, at least -1, not '-2'"),
+        ("tls.cert_file", "/no/such/file.pem", "the path of an existing file, not '/no/such/file.pem'"),
+        ("topics.defaults.retention.ms", "-2", "an integer (milliseconds), at least -1, not '-2'"),
         ("topics.defaults.cleanup.policy", "burn", "'delete', 'compact' or 'compact,delete', not 'burn'"),
         ("auth.users", "alice", "a table of user names and password hashes"),
     ],
@@ -254,7 +254,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
         ({"tls.cert_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.key_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.client_auth": "required"}, r"tls\.client_auth is 'required', which needs tls\.ca_file"),
-        ({"auth.required": True}, r"auth\.users names nobody"),
+        ({"auth.required": True}, r"auth\.users is empty"),
         ({"topics.default_partitions": 1_001}, r"topics\.default_partitions is 1001, more than limits\.topic_part"),
         ({"limits.request_bytes_max": 2_000}, r"max\.message\.bytes is 1048576, more than limits\.request_bytes_max"),
         ({"limits.buffer_bytes_max": 1 << 20}, r"limits\.request_bytes_max is 67108864, more than limits\.buffer_byt"),

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from flymq.broker.passwords import parse_password_hash
+from flymq.broker.access.passwords import parse_password_hash
 from flymq.server.hash_password import main
 
 

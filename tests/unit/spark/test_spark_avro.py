@@ -43,7 +43,8 @@ def test_a_record_has_the_type_of_its_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"), [("{", "no JSON"), (["int", "string"], "one type"), ("duration", "no counterpart")]
+    ("schema", "said"),
+    [("{", "not valid JSON"), (["int", "string"], "one type"), ("duration", "not supported in Spark")],
 )
 def test_a_schema_without_a_counterpart_is_refused(schema: Any, said: str) -> None:
     with pytest.raises(InvalidOption, match=said):

@@ -17,7 +17,7 @@ from flymq.spark.declarative import last_reason
             "No field `x` is known",
         ),
         ("NameError: name 'sparc' is not defined", "name 'sparc' is not defined"),
-        ("Killed", "the project cannot be run"),
+        ("Killed", "the project failed"),
     ],
 )
 def test_the_last_thing_raised_is_told_in_one_line(raised, reason):

@@ -14,8 +14,8 @@ from flymq.record.header import split_batches
 from flymq.record.reading import parse_records
 from flymq.record.record import Record
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
-from flymq.storage.opening import open_log
+from flymq.storage.memory_log import MemoryLog
+from flymq.storage.recovery.open_log import open_log
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = Path("/data/topics/orders/0")

@@ -22,8 +22,8 @@ from flymq.model.errors import PartitionOffline
 from flymq.record.batch import encode_batch
 from flymq.record.control import MarkerType
 from flymq.record.header import parse_header, renew_checksum
-from flymq.storage import compaction
-from flymq.storage.compaction import CompactionResult
+from flymq.storage.compaction import compactor
+from flymq.storage.compaction.compactor import CompactionResult
 from flymq.storage.log import Log
 
 KEEP_MS = 1000
@@ -41,10 +41,10 @@ def seal(log: Log) -> None:
 
 
 def compact(log: Log, now_ms: int = NOW_MS) -> CompactionResult:
-    plan = compaction.plan(log, now_ms)
+    plan = compactor.plan(log, now_ms)
     assert plan is not None
     result = plan.run()
-    compaction.finish(log, plan, result)
+    compactor.finish(log, plan, result)
     return result
 
 
@@ -125,7 +125,7 @@ def test_what_is_not_safe_on_the_disk_is_not_touched() -> None:
     _, log = open_compacted()
     append(log, batch("1", key="a"))
     log.roll()
-    assert compaction.plan(log, NOW_MS) is None
+    assert compactor.plan(log, NOW_MS) is None
 
 
 def test_nothing_from_the_first_open_transaction_on_is_touched() -> None:
@@ -222,7 +222,7 @@ def test_a_second_run_waits_until_enough_has_changed() -> None:
     compact(log)
     append(log, batch("x" * 1000, key="0"))
     seal(log)
-    assert compaction.plan(log, NOW_MS) is None
+    assert compactor.plan(log, NOW_MS) is None
     append(log, *[batch("x" * 1000, key=f"{number}") for number in range(12)])
     seal(log)
     compact(log)
@@ -234,19 +234,19 @@ def test_a_record_stays_out_of_reach_for_the_lag_it_was_given() -> None:
     _, log = open_compacted(min_compaction_lag_ms=500)
     append(log, batch("1", key="a"), batch("2", key="a"))
     seal(log)
-    assert compaction.plan(log, NOW_MS + 499) is None
+    assert compactor.plan(log, NOW_MS + 499) is None
     compact(log, NOW_MS + 500)
     assert content(log) == [(1, "a", "2")]
 
 
 def test_where_memory_for_keys_runs_out_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "KEYS_MAX", 5)
+    monkeypatch.setattr(compactor, "KEYS_MAX", 5)
     _, log = open_compacted(segment_bytes=1024)
     append(log, *[batch("x" * 300, key=f"{number % 10}") for number in range(40)])
     seal(log)
     reached = []
-    while (plan := compaction.plan(log, NOW_MS)) is not None:
-        compaction.finish(log, plan, plan.run())
+    while (plan := compactor.plan(log, NOW_MS)) is not None:
+        compactor.finish(log, plan, plan.run())
         reached.append(log.compacted.end_offset)
     assert len(reached) > 2
     assert reached == sorted(set(reached))
@@ -270,12 +270,12 @@ def test_a_failure_in_mid_swap_takes_the_log_offline_and_opening_mends_it() -> N
     disk, log = open_compacted()
     append(log, batch("1", key="a"), batch("2", key="a"))
     seal(log)
-    plan = compaction.plan(log, NOW_MS)
+    plan = compactor.plan(log, NOW_MS)
     assert plan is not None
     result = plan.run()
     disk.fail_next("rename", ".swap", 5)
     with pytest.raises(Exception, match="EIO"):
-        compaction.finish(log, plan, result)
+        compactor.finish(log, plan, result)
     with pytest.raises(PartitionOffline):
         append(log, batch("3", key="a"))
     log = reopen(disk, log.config)

@@ -13,9 +13,9 @@ from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import DirectoryLocked
 from flymq.model.names import TOPIC_NAME_LENGTH_MAX, TopicPartition
-from flymq.storage.directory import DataDirectory
+from flymq.storage.data_directory import DataDirectory
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
+from flymq.storage.memory_log import MemoryLog
 
 ORDERS = TopicPartition("orders", 0)
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -24,7 +24,7 @@ HOLD_LOCK = """
 import sys
 from pathlib import Path
 from flymq.host.disk import SystemDisk
-from flymq.storage.directory import DataDirectory
+from flymq.storage.data_directory import DataDirectory
 directory = DataDirectory(SystemDisk(), Path(sys.argv[1]))
 print("locked", flush=True)
 sys.stdin.read()

@@ -35,7 +35,7 @@ from flymq.model.errors import (
     StorageError,
 )
 from flymq.record.control import MarkerType
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 
 SMALL = settings(segment_bytes=1024)
 

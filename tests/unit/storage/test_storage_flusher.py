@@ -18,7 +18,7 @@ from flymq.host.tasks import InlineThreads, SystemThreads, Tasks
 from flymq.model.errors import DiskFull, FsyncFailed, NotLeader
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ from tests.unit.storage.batches import (
     records,
     reopen,
     settings,
-    sync,
     values,
 )
 
@@ -19,7 +18,7 @@ from flymq.host.disk import SystemDisk
 from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, OffsetOutOfRange, UnsupportedCompression
 from flymq.record.header import assign, parse_header, renew_checksum
 from flymq.storage.log import Log
-from flymq.storage.opening import open_log
+from flymq.storage.recovery.open_log import open_log
 from flymq.storage.retention import count_expired
 
 
@@ -111,12 +110,12 @@ def test_batches_that_have_their_offsets_are_kept_byte_for_byte() -> None:
     first, second = bytearray(batch("a", "b")), bytearray(batch("c"))
     assign(first, 0, base_offset=0, leader_epoch=2)
     assign(second, 0, base_offset=5, leader_epoch=4)
-    log.append_as_is(bytes(first + second), now_ms=NOW_MS)
+    log.append_as_is(bytes(first + second), leader_epoch=4, now_ms=NOW_MS)
     found = log.read(0, bytes_max=1 << 20)
     assert found is not None
     assert found.read() == bytes(first + second)
     assert log.end_offset == 6
-    assert log.epochs.entries == [(2, 0), (4, 5)]
+    assert log.epochs.entries == [(2, 0), (4, 2)]  # its first batches may have been compacted away
 
 
 def test_batches_with_offsets_the_log_has_passed_are_refused() -> None:
@@ -125,13 +124,13 @@ def test_batches_with_offsets_the_log_has_passed_are_refused() -> None:
     late = bytearray(batch("c"))
     assign(late, 0, base_offset=1, leader_epoch=0)
     with pytest.raises(InvalidBatch, match="continues at offset 2"):
-        log.append_as_is(bytes(late), now_ms=NOW_MS)
+        log.append_as_is(bytes(late), leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(EmptyBatch):
-        log.append_as_is(b"", now_ms=NOW_MS)
+        log.append_as_is(b"", leader_epoch=0, now_ms=NOW_MS)
     far = bytearray(batch("c"))
     assign(far, 0, base_offset=1 << 40, leader_epoch=0)
     with pytest.raises(InvalidBatch, match="too far"):
-        log.append_as_is(bytes(far), now_ms=NOW_MS)
+        log.append_as_is(bytes(far), leader_epoch=0, now_ms=NOW_MS)
     assert log.end_offset == 2
 
 
@@ -257,31 +256,6 @@ def test_of_several_records_with_the_latest_time_the_first_is_found() -> None:
     assert latest is not None
     assert latest.offset == 1
     assert open_simulated()[1].find_latest_time() is None
-
-
-# --- leader epochs
-
-
-def test_a_leader_epoch_without_records_is_remembered_through_a_crash() -> None:
-    disk, log = open_simulated()
-    append(log, batch("a"))
-    sync(log)
-    log.epochs.begin(5, log.end_offset)
-    disk.cut_power()
-    assert reopen(disk).epochs.entries == [(0, 0), (5, 1)]
-
-
-def test_leader_epochs_tell_where_each_ended() -> None:
-    _, log = open_simulated()
-    for epoch, count in ((1, 2), (4, 3), (5, 1)):
-        log.epochs.begin(epoch, log.end_offset)
-        for _ in range(count):
-            log.append(batch("a"), leader_epoch=epoch, now_ms=NOW_MS)
-    ends = [log.epochs.end_of(epoch, log.end_offset) for epoch in range(7)]
-    assert ends == [None, (1, 2), (1, 2), (1, 2), (4, 5), (5, 6), (5, 6)]
-    log.truncate(3)
-    assert log.epochs.entries == [(1, 0), (4, 2)]
-    assert [log.epochs.epoch_of(offset) for offset in (0, 1, 2)] == [1, 1, 4]
 
 
 # --- shorten
@@ -444,3 +418,35 @@ def test_a_slice_knows_how_many_offsets_it_covers(offset: int, bytes_max: int, e
     found = log.read(offset, bytes_max=bytes_max, end_offset=end_offset)
     assert found is not None
     assert found.offsets == expected
+
+
+# --- invariants
+
+
+def test_a_sealed_segment_never_grows() -> None:
+    _, log = open_simulated()
+    append(log, batch("a"))
+    sealed = log.segments[0]
+    log.roll()
+    later = bytearray(batch("b"))
+    assign(later, 0, base_offset=1, leader_epoch=0)
+    with pytest.raises(AssertionError, match="is sealed"):
+        sealed.append([later], [parse_header(later)])
+
+
+def test_a_segment_takes_no_offset_twice() -> None:
+    _, log = open_simulated()
+    append(log, batch("a"))
+    again = bytearray(batch("b"))
+    assign(again, 0, base_offset=0, leader_epoch=0)
+    with pytest.raises(AssertionError, match="0 comes before 1"):
+        log.segments[0].append([again], [parse_header(again)])
+
+
+def test_nothing_is_called_durable_that_was_never_appended() -> None:
+    _, log = open_simulated()
+    append(log, batch("a"))
+    point = log.begin_sync()
+    point.end_offset = 2
+    with pytest.raises(AssertionError, match="durable to 2, ends at 1"):
+        log.end_sync(point)

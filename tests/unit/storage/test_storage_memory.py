@@ -5,7 +5,7 @@ from tests.unit.storage.batches import NOW_MS, append, batch, idempotent, settin
 
 from flymq.model.errors import OffsetOutOfRange
 from flymq.record.header import split_batches
-from flymq.storage.memory import MemoryLog
+from flymq.storage.memory_log import MemoryLog
 
 
 def test_the_oldest_batches_go_when_the_memory_is_full() -> None:

@@ -24,8 +24,8 @@ from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import OutOfOrderSequence, ProducerFenced
 from flymq.record.control import Marker, MarkerType, encode_marker
 from flymq.storage.log import Log
-from flymq.storage.memory import MemoryLog
-from flymq.storage.producers import DERIVED_ID_FIRST, DERIVED_MAX
+from flymq.storage.memory_log import MemoryLog
+from flymq.storage.producers.producer_state import DERIVED_ID_FIRST, DERIVED_MAX
 
 SEQUENCE_MAX = (1 << 31) - 1
 
@@ -246,7 +246,7 @@ def test_a_follower_learns_of_markers_in_the_middle_of_what_it_copies() -> None:
     copied = leader.read(0, bytes_max=1 << 20)
     assert copied is not None
     for follower in (open_simulated()[1], MemoryLog("orders-0", settings())):
-        follower.append_as_is(copied.read(), now_ms=NOW_MS)
+        follower.append_as_is(copied.read(), leader_epoch=0, now_ms=NOW_MS)
         assert committed_values(follower) == ["yes", "yes"]
         assert follower.producers.first_open_offset is None
 

@@ -16,8 +16,8 @@ from tests.unit.storage.batches import (
 
 from flymq.model.errors import CorruptLog, FileVanished
 from flymq.record.header import assign
-from flymq.storage.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
-from flymq.storage.segment import segment_name
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
+from flymq.storage.segments.segment import segment_name
 
 FIRST = DIRECTORY / segment_name(0, ".log")
 SMALL = settings(segment_bytes=1024)
@@ -69,7 +69,7 @@ def test_damage_in_the_middle_is_reported_and_what_lies_behind_stays() -> None:
     position, size = len(batch("a")), log.size
     disk.flip_bit(FIRST, position + 62)
     for _ in range(2):  # and it does not help to try again
-        with pytest.raises(CorruptLog, match=f"{FIRST} at byte {position}: the checksum says"):
+        with pytest.raises(CorruptLog, match=f"{FIRST} at byte {position}: checksum mismatch"):
             reopen(disk)
         assert disk.size(FIRST) == size
 

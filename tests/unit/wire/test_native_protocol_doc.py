@@ -72,15 +72,15 @@ def rows_of(message: type[Message | Part]) -> set[tuple[str, str, str]]:
 
 
 def documented() -> dict[str, set[tuple[str, str, str]]]:
-    """Map each heading of the specification, or "heading: answer", to the first three columns of its tables."""
+    """Map each heading of the specification, or "heading: response", to the first three columns of its tables."""
     found: dict[str, set[tuple[str, str, str]]] = {}
     title = ""
     for line in DOC.read_text().splitlines():
         if heading := re.match(r"#{2,4} (.+)", line):
             title = heading[1]
             found[title] = set()
-        elif line == "**Answer**" or line.startswith("**Answer**:"):
-            title += ": answer"
+        elif line == "**Response**" or line.startswith("**Response**:"):
+            title += ": response"
             found[title] = set()
         elif cells := re.match(r"\| `(\w+)` \| (.+?) \| (.+?) \| .+ \|$", line):
             found[title].add((cells[1], cells[2].strip("`"), cells[3].strip("`")))
@@ -110,9 +110,9 @@ def test_every_operation_is_documented_with_all_its_fields(opcode: Any) -> None:
     title = f"{opcode.name} 0x{opcode:02X}"
     request, answer = OPERATIONS[opcode]
     assert DOCUMENTED[title] == rows_of(request)
-    assert (f"{title}: answer" in DOCUMENTED) == (answer is not None)
+    assert (f"{title}: response" in DOCUMENTED) == (answer is not None)
     if answer is not None:
-        assert DOCUMENTED[f"{title}: answer"] == rows_of(answer)
+        assert DOCUMENTED[f"{title}: response"] == rows_of(answer)
 
 
 @pytest.mark.parametrize("opcode", UNASKED, ids=lambda opcode: opcode.name)

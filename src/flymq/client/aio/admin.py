@@ -1,10 +1,11 @@
-"""Topics, groups and the cluster: ask about them and change them."""
+"""Admin client: create, describe, alter and delete topics, groups and the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.descriptions import (
     BrokerInfo,
@@ -52,7 +53,7 @@ class AsyncAdmin:
         *,
         exist_ok: bool = False,
     ) -> TopicInfo:
-        """Create a topic; what is not given comes from the broker's defaults. An existing one is left as it is."""
+        """Create a topic, with the broker's defaults for what is not given. `exist_ok` keeps an existing one."""
         request = topics.CreateTopic(
             topic=name,
             partitions=partitions or 0,
@@ -66,16 +67,16 @@ class AsyncAdmin:
                 raise
             described = await self.describe_topic(name)
             return TopicInfo(name, len(described.partitions), described.replication_factor, described.internal)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
         return TopicInfo(made.topic, made.partitions, made.replication_factor, internal=False)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic and all its records."""
+        """Delete a topic and all its records."""
         await self._cluster.tell(topics.DeleteTopic(topic=name), Done)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
-        """Return all topics, in the order of their names; the broker's own only when asked for."""
+        """Return all topics, sorted by name; internal ones only on request."""
         answer = await self._cluster.ask(topics.ListTopics(internal=internal), topics.ListTopicsAnswer)
         return [
             TopicInfo(topic.topic, topic.partitions, topic.replication_factor, topic.internal)
@@ -83,7 +84,7 @@ class AsyncAdmin:
         ]
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Return all about one topic: partitions, offsets, sizes, settings."""
+        """Return the partitions, offsets, sizes and settings of a topic."""
         answer = await self._cluster.ask(topics.DescribeTopic(topic=name), topics.DescribeTopicAnswer)
         return TopicDescription(
             name=answer.topic,
@@ -107,44 +108,33 @@ class AsyncAdmin:
         )
 
     async def alter_topic(self, name: str, settings: Settings) -> None:
-        """Change settings of a topic; None takes one back to its default."""
+        """Change settings of a topic; None resets a setting to its default."""
         await self._cluster.tell(topics.AlterTopic(topic=name, settings=dict(settings)), Done)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
 
     async def add_partitions(self, name: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all."""
+        """Increase the number of partitions of a topic to `partitions` in total."""
         await self._cluster.tell(topics.AddPartitions(topic=name, partitions=partitions), Done)
-        self._cluster.forget(name)
+        self._cluster.invalidate(name)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Remove the records before these offsets; return where each partition starts now."""
-        return await self._cluster.retry(lambda: self._delete_records(before))
-
-    async def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        started: dict[TopicPartition, int] = {}
-        by_leader: dict[int, list[DeleteRecordsPartition]] = {}
-        for (topic, partition), offset in before.items():
-            leader = await self._cluster.leader_of(topic, partition)
-            by_leader.setdefault(leader, []).append(DeleteRecordsPartition(topic, partition, int(offset)))
-        for leader, parts in by_leader.items():
-            answer = await self._cluster.tell(DeleteRecords(partitions=parts), DeleteRecordsAnswer, broker=leader)
-            for part in answer.partitions:
-                if part.error is not None:
-                    self._cluster.forget(part.topic)
-                    raise error_of(part.error)
-                started[TopicPartition(part.topic, part.partition)] = part.log_start_offset
-        return started
+        """Delete the records before these offsets; return the new log start offset of each partition."""
+        parts = [DeleteRecordsPartition(*name, int(offset)) for name, offset in before.items()]
+        deleted = await ask_leaders(
+            self._cluster, parts, lambda some: DeleteRecords(partitions=some), DeleteRecordsAnswer
+        )
+        return {TopicPartition(part.topic, part.partition): part.log_start_offset for part in deleted}
 
     async def earliest_offsets(self, topic: str) -> dict[TopicPartition, int]:
         """Return the offset of the oldest record of each partition."""
         return await self._offsets(topic, AT_EARLIEST)
 
     async def latest_offsets(self, topic: str) -> dict[TopicPartition, int]:
-        """Return the offset the next record of each partition will get."""
+        """Return the end offset of each partition: that of the next record to be written."""
         return await self._offsets(topic, AT_LATEST)
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, int]:
-        """Return the offset of the first record at or after a time; -1 for a partition without one."""
+        """Return the offset of the first record at or after a timestamp; -1 for a partition without one."""
         return await self._offsets(topic, timestamp_ms)
 
     async def _offsets(self, topic: str, at: int) -> dict[TopicPartition, int]:
@@ -162,7 +152,7 @@ class AsyncAdmin:
         return [GroupInfo(group.group, group.state, group.members) for group in answer.groups]
 
     async def describe_group(self, name: str) -> GroupDescription:
-        """Return members, shares and lag of a group."""
+        """Return the members, assignments and lag of a group."""
         answer = await self._cluster.ask(groups.DescribeGroup(group=name), groups.DescribeGroupAnswer)
         return GroupDescription(
             name=answer.group,
@@ -184,14 +174,14 @@ class AsyncAdmin:
         )
 
     async def delete_group(self, name: str) -> None:
-        """Forget a group that has no members, and its offsets."""
+        """Delete a group without members, and its committed offsets."""
         await self._cluster.tell(groups.DeleteGroup(group=name), Done)
 
     async def reset_offsets(
         self, group: str, topic: str, to: str | int | Mapping[int, int], *, dry_run: bool = False
     ) -> dict[TopicPartition, int]:
-        """Move a group without members within a topic: all partitions to "earliest", "latest" or a time in ms, or those
-        given in `to` to the offsets given there."""
+        """Reset the committed offsets of a group without members in a topic: all partitions to "earliest", "latest" or
+        a timestamp in ms, or the partitions in `to` to the offsets given there."""
         request = groups.ResetOffsets(group=group, validate_only=dry_run)
         if isinstance(to, Mapping):
             request.offsets = [groups.OffsetToCommit(topic, number, offset) for number, offset in to.items()]
@@ -215,5 +205,5 @@ class AsyncAdmin:
         )
 
     async def ping(self) -> None:
-        """Return if a broker answers."""
+        """Check that a broker answers."""
         await self._cluster.ask(Ping(), Done)

@@ -1,4 +1,4 @@
-"""The client for asyncio code: everything starts here."""
+"""The client for asyncio: the entry point of the SDK."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from flymq.client.aio.admin import AsyncAdmin, Settings
 from flymq.client.aio.cluster import Cluster
-from flymq.client.aio.consumer import AsyncConsumer, GroupPart, RebalanceListener
+from flymq.client.aio.consumer import AsyncConsumer, GroupOptions, RebalanceListener
+from flymq.client.aio.leaders import ask_leader, ask_leaders
 from flymq.client.aio.membership import Assignor
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.aio.transaction import AsyncTransaction
 from flymq.client.aio.transform import Transformation, transform
+from flymq.client.appender import Headers
 from flymq.client.cursor import FetchedRun
 from flymq.client.decoding import Decoder
 from flymq.client.deliveries import BatchResult
 from flymq.client.encryption import Cipher
-from flymq.client.intake import Headers
 from flymq.client.metrics import ClientMetrics, Counters
 from flymq.client.offset_stores import OffsetStore
 from flymq.client.records import ConsumerRecord, RecordMetadata
@@ -37,8 +38,7 @@ from flymq.host.host import Host
 from flymq.model.delivery import Isolation
 from flymq.model.errors import ClientClosed, InvalidSetting
 from flymq.record.record import Record
-from flymq.wire.native.codec import error_of
-from flymq.wire.native.messages.records import Consume, ConsumeAnswer, Fetch, FetchAnswer, FetchPartition
+from flymq.wire.native.messages.records import Consume, Fetch, FetchAnswer, FetchPartition
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 class AsyncFlyMQClient:
     """A client of a FlyMQ broker or cluster, for asyncio.
 
-    It connects when it is first used and connects again by itself. `bootstrap_servers` is "host:port", several of them
-    with commas, or a list; without it, the environment's FLYMQ_BOOTSTRAP or localhost:9092. `on_host` is the machine it
-    runs on, if that is a simulated one.
+    It connects on first use and reconnects by itself. `bootstrap_servers` is "host:port", several of them separated by
+    commas, or a list; without it, the environment variable FLYMQ_BOOTSTRAP or localhost:9092. `on_host` is the machine
+    it runs on, if that is a simulated one.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class AsyncFlyMQClient:
             )
         self._tracing = _tracing(settings.get("tracing", False), connection.client_id)
         self._default_producer: AsyncProducer | None = None
-        self._transactional: dict[str | None, list[AsyncProducer]] = {}  # those not in use, by id
+        self._transactional: dict[str | None, list[AsyncProducer]] = {}  # idle transactional producers, by id
         self._opened: list[AsyncProducer | AsyncConsumer] = []
         self._is_closed = False
         self.admin = AsyncAdmin(self._cluster)
@@ -93,27 +93,27 @@ class AsyncFlyMQClient:
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Write one record and return its place, which is an int: the offset."""
+        """Write one record and return its metadata, which is an int: the offset."""
         return await self.default_producer().produce(
             topic, value, key, partition=partition, headers=headers, timestamp=timestamp
         )
 
     async def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
-        """Write many records, given as (key, value) pairs or as values; return their places in the same order."""
+        """Write many records, given as (key, value) pairs or as values; return their metadata in the same order."""
         return await self.default_producer().produce_batch(topic, messages, partition=partition)
 
     async def flush(self) -> None:
-        """Wait until everything handed over is written."""
+        """Wait until everything sent is acknowledged."""
         if self._default_producer is not None:
             await self._default_producer.flush()
 
     def producer(self, **settings: Unpack[ProducerSettings]) -> AsyncProducer:
-        """Return a producer with its own buffer and settings; what is not given is as in this client."""
+        """Return a producer with its own buffer and settings, which default to those of this client."""
         check_known(settings, ProducerSettings)
         producer = AsyncProducer(
             self._cluster, pick(ProducerConfig, {**self._producer_settings, **settings}), self._cipher, self._tracing
         )
-        self._remember(producer)
+        self._register(producer)
         return producer
 
     def default_producer(self) -> AsyncProducer:
@@ -126,8 +126,8 @@ class AsyncFlyMQClient:
     def transaction(self, transactional_id: str | None = None, *, timeout_ms: int = 60_000) -> AsyncTransaction:
         """Return a transaction for `async with`: committed at the end of the block, aborted when the block fails.
 
-        A program that gives its transactions the same id at every start fences what is left of its last run. A
-        transaction left open for `timeout_ms` is aborted by the broker.
+        With the same transactional id at every start, a program fences the producers of its previous run. The broker
+        aborts a transaction that stays open for `timeout_ms`.
         """
         known = self._transactional.setdefault(transactional_id, [])
         if known:
@@ -142,7 +142,7 @@ class AsyncFlyMQClient:
                 transactional_id=transactional_id or new_name,
                 transaction_timeout_ms=timeout_ms,
             )
-            self._remember(producer)
+            self._register(producer)
         return AsyncTransaction(self._cluster, producer, on_end=known.append)
 
     async def begin_transaction(
@@ -154,10 +154,10 @@ class AsyncFlyMQClient:
     async def transform(
         self, consumer: AsyncConsumer, transformation: Transformation, *, transactional_id: str
     ) -> None:
-        """Read, transform and write, each record exactly once, until the consumer is stopped.
+        """Consume, transform and produce, exactly once, until the consumer is stopped.
 
-        `transformation` returns (topic, value) or (topic, value, key) for all that is to be written for a record. The
-        consumer belongs to a group and has auto_commit=False; the id is the program's own, the same at every start.
+        `transformation` returns an iterable of (topic, value) or (topic, value, key) to produce for a record. The
+        consumer must be in a group, with auto_commit=False; use the same unique `transactional_id` at every start.
         """
         await transform(consumer, transformation, lambda: self.transaction(transactional_id))
 
@@ -165,7 +165,8 @@ class AsyncFlyMQClient:
 
     async def consume(self, topic: str, offset: int = 0, *, partition: int = 0) -> ConsumerRecord:
         """Return the record at one offset."""
-        found = await self._cluster.retry(lambda: self._consume(topic, partition, int(offset)))
+        request = Consume(topic=topic, partition=partition, offset=int(offset))
+        found = await ask_leader(self._cluster, request)
         record = Record(
             None if found.key is None else bytes(found.key),
             None if found.value is None else bytes(found.value),
@@ -187,34 +188,19 @@ class AsyncFlyMQClient:
         max_wait_ms: int = 0,
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> list[ConsumerRecord]:
-        """Return the records of a partition from `offset` on, as many as fit into `max_bytes`; empty at the end."""
-        request = Fetch(
-            partitions=[FetchPartition(topic, partition, int(offset), max_bytes)],
-            max_wait_ms=max_wait_ms,
-            isolation=isolation,
+        """Return records of a partition from `offset` on, up to `max_bytes`; none at the end of the partition."""
+        fetched = await ask_leaders(
+            self._cluster,
+            [FetchPartition(topic, partition, int(offset), max_bytes)],
+            lambda parts: Fetch(partitions=parts, max_wait_ms=max_wait_ms, isolation=isolation),
+            FetchAnswer,
         )
-        answer = await self._cluster.retry(lambda: self._fetch(request))
         records: list[ConsumerRecord] = []
-        for part in answer.partitions:
+        for part in fetched:
             run = FetchedRun(memoryview(part.batches), offset, -1, part.aborted)
             records, _ = Decoder(self._cipher).decode(topic, partition, run)
         self._counters.records_received += len(records)
         return records[:max_records]
-
-    async def _consume(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
-        leader = await self._cluster.leader_of(topic, partition)
-        request = Consume(topic=topic, partition=partition, offset=offset)
-        return await self._cluster.tell(request, ConsumeAnswer, broker=leader)
-
-    async def _fetch(self, request: Fetch) -> FetchAnswer:
-        [asked] = request.partitions
-        leader = await self._cluster.leader_of(asked.topic, asked.partition)
-        answer = await self._cluster.tell(request, FetchAnswer, broker=leader)
-        for part in answer.partitions:
-            if part.error is not None:
-                self._cluster.forget(part.topic)
-                raise error_of(part.error)
-        return answer
 
     def consumer(
         self,
@@ -226,7 +212,7 @@ class AsyncFlyMQClient:
         offset_store: OffsetStore | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> AsyncConsumer:
-        """Return a consumer of these topics: of all their partitions, of those given, or of a group's share."""
+        """Return a consumer of these topics: of all partitions, of those given, or as a member of a consumer group."""
         check_known(settings, ConsumerSettings)
         consumer = AsyncConsumer(
             self._cluster,
@@ -235,9 +221,9 @@ class AsyncFlyMQClient:
             self._cipher,
             self._tracing,
             partitions=partitions,
-            group=GroupPart(group, listener, custom_assignors, offset_store),
+            group=GroupOptions(group, listener, custom_assignors, offset_store),
         )
-        self._remember(consumer)
+        self._register(consumer)
         return consumer
 
     # --- topics -----------------------------------------------------------------------------------------------------
@@ -251,29 +237,29 @@ class AsyncFlyMQClient:
         *,
         exist_ok: bool = False,
     ) -> None:
-        """Create a topic; what is not given comes from the broker's defaults."""
+        """Create a topic, with the broker's defaults for what is not given."""
         await self.admin.create_topic(name, partitions, replication_factor, settings, exist_ok=exist_ok)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic and all its records."""
+        """Delete a topic and all its records."""
         await self.admin.delete_topic(name)
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics."""
         return [topic.name for topic in await self.admin.list_topics()]
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Reach a broker now, or raise why none can be reached."""
+        """Connect to a broker now; raise if none can be reached."""
         await self._cluster.connection()
 
     def metrics(self) -> ClientMetrics:
-        """Return connections, request latency, errors, retries and record counts as of now."""
+        """Return a snapshot of connections, request latency, errors, retries and record counts."""
         return self._counters.snapshot()
 
     async def close(self) -> None:
-        """Write what is left, close producers and consumers, disconnect."""
+        """Flush, close producers and consumers, disconnect."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -282,26 +268,26 @@ class AsyncFlyMQClient:
         for part in [*self._opened, *default]:
             try:
                 await part.close()
-            except Exception as error:  # each of them must be closed, whatever the others do
+            except Exception as error:  # close all of them, even if one fails
                 first_error = first_error or error
         await self._cluster.close()
         if first_error is not None:
             raise first_error
 
     def abort(self) -> None:
-        """Disconnect at once, without writing what is left."""
+        """Disconnect at once, without flushing."""
         self._is_closed = True
         self._cluster.abort()
 
-    def disown(self) -> None:
-        """Take no more calls, in a forked process that has this client's memory but not its loop."""
+    def close_after_fork(self) -> None:
+        """Reject further calls, in a forked process that has this client's memory but not its event loop."""
         self._is_closed = True
         for part in (self._default_producer, *self._opened):
             if isinstance(part, AsyncProducer):
                 part.sender.accumulator.close()
 
-    def _remember(self, part: AsyncProducer | AsyncConsumer) -> None:
-        """Keep it, to close it with the client; let go of those closed already."""
+    def _register(self, part: AsyncProducer | AsyncConsumer) -> None:
+        """Keep it, to close it with the client; drop those closed already."""
         self._opened = [open_part for open_part in self._opened if not open_part.is_closed]
         self._opened.append(part)
 
@@ -316,7 +302,7 @@ class AsyncFlyMQClient:
 
 
 def _tracing(wanted: bool | TracerProvider, client_id: str) -> Tracing | None:
-    """Return what makes spans, if they are wanted: by the program's own provider, or by the one given."""
+    """Return the tracing of this client, if it is on: with the global tracer provider, or the one given."""
     if wanted is False:
         return None
     try:

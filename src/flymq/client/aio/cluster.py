@@ -1,4 +1,4 @@
-"""The brokers as a client sees them: who leads what, and an open connection to each that is needed."""
+"""The cluster as a client sees it: cached metadata (who leads which partition) and connections to the brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """Connections and metadata, shared by everything of one client."""
+    """Connections and metadata, shared by the producers and consumers of one client."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Cluster:
         self._connections: dict[Address, Connection] = {}
         self._connecting: dict[Address, asyncio.Task[Connection]] = {}
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}
-        self._was_connected = expects_broker  # somebody else has reached one, so it is only away for a while
+        self._was_connected = expects_broker  # another process has reached a broker, so an outage is temporary
         self._is_closed = False
 
     # --- connections ------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Cluster:
         return await self._connect(address)
 
     def open_connection(self, broker: int) -> Connection | None:
-        """Return the connection to this broker if it is open: without waiting."""
+        """Return the connection to this broker if it is open; do not wait."""
         address = self._addresses.get(broker)
         connection = None if address is None else self._connections.get(address)
         return connection if connection is not None and connection.is_open else None
@@ -81,7 +81,7 @@ class Cluster:
         raise BrokerUnavailable("; ".join(error.message for error in failures), hint=failures[0].hint)
 
     async def _connect(self, address: Address) -> Connection:
-        """Return the connection to an address; many who ask at once share one attempt."""
+        """Return the connection to an address; concurrent calls share one attempt."""
         if self._is_closed:
             raise ClientClosed
         connection = self._connections.get(address)
@@ -102,12 +102,12 @@ class Cluster:
         self._connections[address] = connection
         self._was_connected = True
         if connection.broker != NO_BROKER:
-            # Whatever name it has for itself: this address reached it, so it is used again.
+            # Whatever address it advertises: this one works, so keep using it.
             self._addresses.setdefault(connection.broker, address)
         return connection
 
     def abort(self) -> None:
-        """Disconnect at once. What is on its way fails."""
+        """Disconnect at once. Requests in flight fail."""
         self._is_closed = True
         for attempt in list(self._connecting.values()):
             attempt.cancel()
@@ -117,22 +117,22 @@ class Cluster:
     async def close(self) -> None:
         self.abort()
         await asyncio.gather(*self._connecting.values(), return_exceptions=True)
-        await asyncio.sleep(0)  # let the loop tell the connections that they are lost
+        await asyncio.sleep(0)  # let the loop call connection_lost
         self._connections.clear()
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def ask(self, request: Message, answer: type[M], *, broker: int = NO_BROKER) -> M:
-        """Send a request that may be repeated, and do so until it is answered or the request timeout has passed."""
+        """Send an idempotent request; retry until it is answered or the request timeout has passed."""
         return await self.retry(lambda: self.tell(request, answer, broker=broker))
 
     async def tell(self, request: Message, answer: type[M], *, broker: int = NO_BROKER) -> M:
-        """Send a request once. What changes something must not be repeated blindly after its answer was lost."""
+        """Send a request once. A request with side effects must not be retried blindly after its answer was lost."""
         connection = await self.connection(broker)
         return await connection.request(request, answer, self.request_timeout_s)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Call `attempt`, which may be repeated, until it succeeds or the request timeout has passed."""
+        """Call `attempt`, which must be idempotent, until it succeeds or the request timeout has passed."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.request_timeout_s
         count = 0
@@ -148,14 +148,14 @@ class Cluster:
             await asyncio.sleep(pause_s)
 
     def may_retry(self, error: FlyMQError) -> bool:
-        """Whether another try can help. A broker that was never there is reported at once: the address is wrong, or
-        nobody has started it."""
+        """Whether a retry can help. A broker that was never reached is reported at once: the address is wrong, or the
+        broker is not running."""
         return error.retriable and not (isinstance(error, BrokerUnavailable) and not self._was_connected)
 
-    # --- who leads what: asked once, since those who ask have their own ways to try again ---------------------------
+    # --- metadata: requested once, callers retry --------------------------------------------------------------------
 
     async def topic(self, name: str) -> TopicMetadata:
-        """Return a topic's partitions, from memory if they are known and young enough."""
+        """Return a topic's metadata, from the cache if it is fresh enough."""
         known = self._topics.get(name)
         age_max_s = self.config.metadata_max_age_ms / 1000
         if known is not None and asyncio.get_running_loop().time() - known[1] < age_max_s:
@@ -163,14 +163,14 @@ class Cluster:
         return await self.refresh(name)
 
     async def topic_or_new(self, name: str) -> TopicMetadata:
-        """Return a topic's partitions; let the broker create it if it is not there and the broker is set to do so."""
+        """Return a topic's metadata; create the topic if it does not exist and the broker allows auto-creation."""
         try:
             return await self.topic(name)
         except TopicNotFound:
             return await self.refresh(name, auto_create=True)
 
     async def refresh(self, name: str, *, auto_create: bool = False) -> TopicMetadata:
-        """Ask who leads a topic now."""
+        """Fetch a topic's metadata from a broker."""
         answer = await self.tell(Metadata(topics=[name], auto_create=auto_create), MetadataAnswer)
         self._learn(answer)
         for topic in answer.topics:
@@ -179,35 +179,35 @@ class Cluster:
                 raise error_of(topic.error)
             if topic.topic == name:
                 return topic
-        raise BrokenFrame(f"the broker's metadata leaves out the topic {name!r}")
+        raise BrokenFrame(f"the broker's metadata does not contain the topic {name!r}")
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the id of the leader as far as it is known, or -1."""
+        """Return the id of the leader from the cache, or -1."""
         known = self._topics.get(topic)
         if known is None or partition >= len(known[0].partitions):
             return NO_BROKER
         return known[0].partitions[partition].leader
 
     async def leader_of(self, topic: str, partition: int) -> int:
-        """Return the id of the leader; ask for it if it is not known."""
+        """Return the id of the leader; fetch the metadata if it is not cached."""
         metadata = await self.topic(topic)
         if partition >= len(metadata.partitions):
             raise PartitionNotFound(f"topic {topic!r} has no partition {partition}")
         leader = metadata.partitions[partition].leader
         if leader == NO_BROKER:
-            self.forget(topic)
-            raise NotLeader(f"partition {partition} of topic {topic!r} has no leader now")
+            self.invalidate(topic)
+            raise NotLeader(f"partition {partition} of topic {topic!r} has no leader at the moment")
         return leader
 
-    def forget(self, topic: str) -> None:
-        """Let the next question about a topic go to the broker."""
+    def invalidate(self, topic: str) -> None:
+        """Drop the cached metadata of a topic: the next lookup asks a broker."""
         self._topics.pop(topic, None)
 
     def _learn(self, answer: MetadataAnswer) -> None:
         for broker in answer.brokers:
             address = (broker.host, broker.port)
             known = self._addresses.get(broker.broker)
-            # Keep an address that works; take the broker's own word when it does not.
+            # Keep an address that works; use the advertised one when it does not.
             if known is None or (known != address and self.open_connection(broker.broker) is None):
                 self._addresses[broker.broker] = address
         now_s = asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
-"""One connection to one broker: frames out, answers back to those who asked.
+"""A connection to a broker: sends requests and matches answers to them.
 
-Requests are numbered, so any number of them can be on their way at once and answers may come in any order. A connection
-that is lost fails what was on its way and is not mended: `Cluster` opens another.
+Requests are numbered, so any number can be in flight and answers may come in any order. When a connection is lost, the
+requests in flight fail; it is not reopened: `Cluster` opens another.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ M = TypeVar("M", bound=Message)
 _ID_MAX = (1 << 32) - 1
 
 BATCHES_BYTES_MAX = 8 << 20
-"""Batches that one request carries, if there is more than one; fewer where the broker takes less."""
+"""Size limit of the batches in one request, if there is more than one; less if the broker accepts less."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection. `send` for what has no answer or is awaited by callback, `request` for the rest."""
+    """An open connection. `send` returns a future for callbacks, `request` waits for the answer."""
 
     def __init__(self, address: Address, counters: Counters, payload_bytes_max: int) -> None:
         self.address = address
@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_writable(self) -> bool:
-        """False while the broker does not take what was sent already."""
+        """False while the send buffer is full because the broker does not read fast enough."""
         return self._writable.is_set()
 
     async def until_writable(self) -> None:
@@ -70,11 +70,11 @@ class Connection(asyncio.BufferedProtocol):
             raise self._lost
 
     def serves(self, request: type[Message]) -> bool:
-        """Whether the broker said that it serves this operation."""
+        """Whether the broker supports this operation."""
         return OPCODE_OF[request] in self.served
 
     def send(self, request: Message) -> asyncio.Future[Message]:
-        """Send a request; the future is its answer. It fails with the error the broker reports."""
+        """Send a request; the returned future gets the answer, or the error that the broker reports."""
         if self._lost is not None:
             raise self._lost
         assert self._transport is not None
@@ -99,18 +99,18 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_s):
                 return cast(M, await future)
         except TimeoutError:
-            self.forget(request.id)
+            self.abandon(request.id)
             name = OPCODE_OF[type(request)].name
             raise RequestTimedOut(f"{self} did not answer {name} in {timeout_s:g} s") from None
 
-    def forget(self, request_id: int) -> None:
-        """Let the answer of a request that took too long go to nobody."""
+    def abandon(self, request_id: int) -> None:
+        """Drop the late answer of a request that timed out."""
         if self._waiting.pop(request_id, None) is not None:
             self._counters.requests_in_flight -= 1
             self._counters.errors[RequestTimedOut.code] += 1
 
     def close(self, error: FlyMQError | None = None) -> None:
-        """End the connection; what is on its way fails."""
+        """Close the connection; requests in flight fail."""
         self._fail(error or ConnectionLost(f"the connection to {self} was closed"))
         if self._transport is not None:
             self._transport.abort()
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         future, sent_s = self._waiting.pop(answer.id, (None, 0.0))
         if future is None:
             if isinstance(answer, ErrorAnswer) and answer.id == 0:
-                self.close(error_of(answer))  # the connection itself is at fault; the broker closes it too
+                self.close(error_of(answer))  # an error about the connection itself; the broker closes it too
             return
         self._counters.requests_in_flight -= 1
         self._counters.latency.observe(self._loop.time() - sent_s)
@@ -188,11 +188,11 @@ class Connection(asyncio.BufferedProtocol):
             self._counters.errors[error.code] += 1
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # a request nobody awaits any more is no reason for a warning
+                future.exception()  # retrieve it, so that asyncio does not warn about a request no longer awaited
 
 
 async def connect(address: Address, config: ConnectionConfig, counters: Counters, network: Network) -> Connection:
-    """Open a connection, exchange greetings, and authenticate if the client has credentials."""
+    """Open a connection, exchange HELLO, and authenticate if the client has credentials."""
     host, port = address
     timeout_s = config.connect_timeout_ms / 1000
     try:

@@ -1,4 +1,4 @@
-"""Read records from asyncio code, alone or as a member of a group."""
+"""The consumer for asyncio, standalone or as a member of a consumer group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flymq.client.aio.fetcher import START_POSITIONS, Fetcher
 from flymq.client.aio.membership import Assignor, Membership, Partitions
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.aio.processing import Handler, ParallelWork, ProcessConfig
-from flymq.client.cursor import Cursor, Handout
+from flymq.client.cursor import Cursor, PolledRecords
 from flymq.client.decoding import Decoder
 from flymq.client.encryption import Cipher
 from flymq.client.offset_stores import OffsetStore
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class RebalanceListener(Protocol):
-    """Told when partitions come and go. Either method may be a coroutine; the group waits for it."""
+    """Called when partitions are assigned or revoked. Either method may be a coroutine; the rebalance waits for it."""
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None: ...
 
@@ -49,8 +49,8 @@ class RebalanceListener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPart:
-    """How a consumer takes part in a group; no name, no group."""
+class GroupOptions:
+    """Group membership of a consumer; without a name it is standalone."""
 
     name: str = ""
     listener: RebalanceListener | None = None
@@ -61,8 +61,8 @@ class GroupPart:
 class AsyncConsumer:
     """Reads topics. Iterate it record by record, or take lists with `poll` and `batches`.
 
-    Without a group it reads all partitions of its topics, or those given, from where the `start` setting says. In a
-    group it reads its share, from the committed offsets on.
+    Without a group it reads all partitions of its topics, or those given, from the position of the `start` setting. In
+    a group it reads its assignment, from the committed offsets on.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class AsyncConsumer:
         tracing: Tracing | None = None,
         *,
         partitions: Iterable[int] | None = None,
-        group: GroupPart = GroupPart(),  # noqa: B008  # frozen
+        group: GroupOptions = GroupOptions(),  # noqa: B008  # frozen
     ) -> None:
         if not topics:
             raise InvalidSetting("a consumer needs at least one topic")
         if group.name and partitions is not None:
-            raise InvalidSetting("a member of a group gets its partitions from the group: leave out `partitions`")
+            raise InvalidSetting("a group member gets its partitions by assignment: leave out `partitions`")
         self._cluster = cluster
         self._config = config
         self._topics = list(dict.fromkeys(topics))
@@ -94,12 +94,12 @@ class AsyncConsumer:
         self._started: asyncio.Task[None] | None = None
         self.is_stopping = False
         self.is_closed = False
-        self._failure: Exception | None = None  # what ended the membership
-        self._taken: list[Handout] = []  # what the last poll put into the user's hands
+        self._failure: Exception | None = None  # the error that ended the membership
+        self._taken: list[PolledRecords] = []  # records returned by the last poll
         self._saved: dict[TopicPartition, int] = {}  # offsets as last committed
         self._begun_at: dict[TopicPartition, int] = {}  # where the records begin that no transaction has yet
-        self._has_lost_records = False  # some of those were handed out, and their partition is another member's now
-        self.handout: Handout | None = None
+        self._has_lost_records = False  # some of those were returned, and their partition is another member's now
+        self.polled: PolledRecords | None = None
         self._membership: Membership | None = None
         if group.name:
             self._membership = Membership(
@@ -115,43 +115,43 @@ class AsyncConsumer:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield records until `stop`. May be left and entered again: nothing is lost or repeated."""
-        while (handout := self.handout or await self.next_handout()) is not None:
-            for record in handout:
+        """Yield records until `stop`. Iteration can be interrupted and resumed: nothing is lost or repeated."""
+        while (polled := self.polled or await self.next_polled()) is not None:
+            for record in polled:
                 yield record
                 if self.is_stopping:
                     return
-            self.handout = None
+            self.polled = None
 
     async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
-        """Yield lists of records of one partition each, as they were fetched: the fastest way to read."""
+        """Yield lists of records, each of one partition, as they were fetched: the fastest way to consume."""
         while (records := await self.next_batch()) is not None:
             yield records
             if self.is_stopping:
                 return
 
     async def next_batch(self) -> list[ConsumerRecord] | None:
-        """Wait for records of any partition and return all that came together; None after `stop`."""
+        """Wait for records of any partition and return those fetched together; None after `stop`."""
         records: list[ConsumerRecord] = []
         while not records:
-            handout = self.handout or await self.next_handout()
-            if handout is None:
+            polled = self.polled or await self.next_polled()
+            if polled is None:
                 return None
-            self.handout = None
+            self.polled = None
             self._release()
-            self._taken = [handout]
-            records = handout.take(len(handout))
+            self._taken = [polled]
+            records = polled.take(len(polled))
         return records
 
     async def poll(self, timeout_ms: float = 1000, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return what is there, at most `max_records`; wait up to `timeout_ms` for the first."""
+        """Return available records, at most `max_records`; wait up to `timeout_ms` for the first."""
         limit = max_records or self._config.poll_records_max
         records: list[ConsumerRecord] = []
         self._release()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
-                while not records and (handout := self.handout or await self.next_handout()) is not None:
-                    records = self._fill(handout, limit)
+                while not records and (polled := self.polled or await self.next_polled()) is not None:
+                    records = self._fill(polled, limit)
         return records
 
     async def process(
@@ -164,10 +164,10 @@ class AsyncConsumer:
         retry_backoff_ms: int = 100,
         dead_letter_topic: str | None = None,
     ) -> None:
-        """Work on records in parallel until `stop`.
+        """Process records in parallel until `stop`.
 
-        Records of one key, or one partition (`order_by`), are worked on in order. A handler that fails is called again
-        up to `retries` times; then the record goes to the dead-letter topic, or without one the error ends the work.
+        Records of one key, or one partition (`order_by`), are processed in order. A handler that fails is retried up to
+        `retries` times; then the record goes to the dead-letter topic, or, without one, the error is raised.
         """
         config = ProcessConfig(
             concurrency=concurrency,
@@ -179,57 +179,57 @@ class AsyncConsumer:
         await ParallelWork(self, self._cluster, handler, config, is_traced=self._tracing is not None).run()
 
     def span(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Trace what is done within this context as work on the record, if the client traces; `process` does so."""
+        """Trace the block as processing of the record, if tracing is on; `process` does so by itself."""
         return contextlib.nullcontext() if self._tracing is None else self._tracing.process(record, self._group_name)
 
     async def take_all(self) -> tuple[Cursor, list[ConsumerRecord]] | None:
-        """Wait for records of one partition and return all that have come, for work that keeps its own progress."""
-        handout = self.handout or await self.next_handout()
-        self.handout = None
-        return None if handout is None else (handout.cursor, handout.take(len(handout)))
+        """Wait for records of one partition and return all that were fetched, for callers that track progress."""
+        polled = self.polled or await self.next_polled()
+        self.polled = None
+        return None if polled is None else (polled.cursor, polled.take(len(polled)))
 
     def skip(self, error: UnreadableRecord) -> None:
-        """Go on after a record that could not be read."""
+        """Skip a record that could not be read."""
         cursor = self._cursor(error.topic, error.partition)
         if cursor.runs and cursor.runs[0].start_offset == error.offset:
             cursor.runs[0] = cursor.runs[0]._replace(start_offset=error.offset + 1)
             cursor.position = error.offset + 1
 
-    def _fill(self, handout: Handout | None, limit: int) -> list[ConsumerRecord]:
-        """Take up to `limit` records from what has come already."""
+    def _fill(self, polled: PolledRecords | None, limit: int) -> list[ConsumerRecord]:
+        """Take up to `limit` records from what is already fetched."""
         records: list[ConsumerRecord] = []
-        while handout is not None and len(records) < limit:
-            taken = handout.take(limit - len(records))
+        while polled is not None and len(records) < limit:
+            taken = polled.take(limit - len(records))
             if taken:
-                self._taken.append(handout)
+                self._taken.append(polled)
                 records += taken
-            self.handout = handout if len(handout) else None
-            handout = self.handout or (None if len(records) >= limit else self._open_next())
+            self.polled = polled if len(polled) else None
+            polled = self.polled or (None if len(records) >= limit else self._open_next())
         return records
 
     def _release(self) -> None:
-        """The user is done with what was handed out: comes back for more, commits or closes."""
-        for handout in self._taken:
-            handout.release()
+        """Mark what was polled as processed: the user polls again, commits or closes."""
+        for polled in self._taken:
+            polled.release()
         self._taken = []
-        if self.handout is not None:
-            self.handout.release()
+        if self.polled is not None:
+            self.polled.release()
 
-    async def next_handout(self) -> Handout | None:
+    async def next_polled(self) -> PolledRecords | None:
         """Wait for records of any partition; None after `stop`."""
         await self.start()
         self._release()
         while not self.is_stopping:
             if self._failure is not None:
                 raise self._failure
-            self.handout = self._open_next()
-            if self.handout is not None:
-                return self.handout
+            self.polled = self._open_next()
+            if self.polled is not None:
+                return self.polled
             await self._fetcher.wait()
         return None
 
-    def _open_next(self) -> Handout | None:
-        """Unpack the next run that has come, if one has."""
+    def _open_next(self) -> PolledRecords | None:
+        """Decode the next fetched run, if there is one."""
         while (taken := self._fetcher.take()) is not None:
             cursor, run = taken
             try:
@@ -243,22 +243,22 @@ class AsyncConsumer:
             next_offset = run.next_offset if rest is None else rest.start_offset
             if records:
                 self._cluster.counters.records_received += len(records)
-                return Handout(cursor, records, next_offset)
+                return PolledRecords(cursor, records, next_offset)
             cursor.position = next_offset
         return None
 
-    # --- where to read ----------------------------------------------------------------------------------------------
+    # --- position ---------------------------------------------------------------------------------------------------
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the partitions this consumer reads now."""
+        """Return the partitions assigned to this consumer."""
         return sorted(self._fetcher.cursors)
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record the user gets."""
+        """Return the offset of the next record to be returned."""
         return self._cursor(topic, partition).position
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Return how many records are still to come of each partition, as of its last fetch."""
+        """Return the lag of each partition in records, as of its last fetch."""
         return {
             name: max(cursor.high_watermark - cursor.position, 0)
             for name, cursor in self._fetcher.cursors.items()
@@ -266,36 +266,36 @@ class AsyncConsumer:
         }
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on with the record at `offset`."""
+        """Continue with the record at `offset`."""
         await self.start()
         if offset < 0:
             raise OffsetOutOfRange(f"an offset is at least 0, not {offset}")
-        self._jump(self._cursor(topic, partition).name, int(offset))
+        self._seek(self._cursor(topic, partition).name, int(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go back to the oldest record of these partitions, or of all."""
+        """Seek to the first record of these partitions, or of all."""
         await self._seek_all(partitions or await self._started_assignment(), AT_EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go to where the next record will be written."""
+        """Seek to the end of these partitions, or of all: only new records are read."""
         await self._seek_all(partitions or await self._started_assignment(), AT_LATEST)
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go to the first record at or after a time; to the end where there is none."""
+        """Seek to the first record at or after a timestamp; to the end where there is none."""
         await self._seek_all(partitions or await self._started_assignment(), timestamp_ms)
 
     async def seek_to_committed(self) -> None:
-        """Go back to what the group has committed, for example after a transaction was aborted."""
+        """Seek back to the committed offsets of the group, for example after an aborted transaction."""
         names = self.assignment()
         committed = await self._load(names)
         for name, offset in committed.items():
-            self._jump(name, offset)
+            self._seek(name, offset)
         others = [name for name in names if name not in committed and name in self._fetcher.cursors]
         await self._seek_all(others, START_POSITIONS.get(self._config.start, AT_EARLIEST))
         self._has_lost_records = False
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions, or of any, until `resume`."""
+        """Return no records of these partitions, or of any, until `resume`."""
         for cursor in self._chosen(partitions):
             cursor.is_paused = True
 
@@ -318,13 +318,13 @@ class AsyncConsumer:
         if missing:
             found |= await list_offsets(self._cluster, missing, self._config.isolation)
         for name in partitions:
-            self._jump(name, found[name].offset)
+            self._seek(name, found[name].offset)
 
-    def _jump(self, name: TopicPartition, offset: int) -> None:
-        """Go on at `offset`, unless the partition was given to another member meanwhile."""
+    def _seek(self, name: TopicPartition, offset: int) -> None:
+        """Continue at `offset`, unless the partition was assigned to another member meanwhile."""
         if (cursor := self._fetcher.cursors.get(name)) is not None:
             self._begun_at[name] = offset
-            self._fetcher.jump(cursor, offset)
+            self._fetcher.seek(cursor, offset)
 
     def _chosen(self, partitions: Sequence[TopicPartition]) -> list[Cursor]:
         return [self._cursor(*name) for name in partitions] if partitions else list(self._fetcher.cursors.values())
@@ -335,20 +335,20 @@ class AsyncConsumer:
             raise PartitionNotFound(f"this consumer does not read {topic}-{partition}")
         return cursor
 
-    # --- committing -------------------------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Save how far the group has read: everything handed out so far, or the next offsets to read given."""
+        """Commit offsets: of all records returned so far, or the given ones, each the next offset to read."""
         if offsets is None:
             self._release()
             offsets = self._done()
         await self._commit(offsets)
 
     def consumed(self) -> tuple[Membership, dict[TopicPartition, int]]:
-        """Return this member and the next offsets to read after all it was handed out, for a transaction.
+        """Return this member and the offsets to commit for all records returned so far, for a transaction.
 
-        Raises RebalanceInProgress when a partition was taken away after records of it were handed out: whoever has it
-        now reads them again, so a transaction with what was made of them must be aborted.
+        Raises RebalanceInProgress when a partition was revoked after records of it were returned: its new owner reads
+        them again, so a transaction with what was made of them must be aborted.
         """
         self._release()
         if self._has_lost_records:
@@ -378,33 +378,35 @@ class AsyncConsumer:
         return dict(await asyncio.to_thread(self._offset_store.load, member.group, partitions))
 
     def _done(self) -> dict[TopicPartition, int]:
-        """Return the next offset to read of each partition for whoever continues: nothing in hand is skipped."""
+        """Return the offset to commit of each partition: no record in progress is skipped."""
         return {name: cursor.committable for name, cursor in self._fetcher.cursors.items()}
 
     async def _commit_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
-            with contextlib.suppress(FlyMQError):  # the next round, or the rebalance, takes care of it
+            with contextlib.suppress(FlyMQError):  # retried in the next round, or by the rebalance
                 await self._commit(self._done())
 
     def _member(self) -> Membership:
         if self._membership is None:
-            raise InvalidSetting("this consumer has no group to commit for", hint="Create it with group='name'.")
+            raise InvalidSetting(
+                "this consumer has no group to commit offsets for", hint="Create it with group='name'."
+            )
         return self._membership
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to read ahead. Reading starts by itself; call this to be sure of the partitions before."""
+        """Start prefetching. Polling starts it too; call this to have the partitions assigned before."""
         if self.is_closed:
             raise ClientClosed("the consumer has been closed")
         if self._started is None or (self._started.done() and self._started.exception() is not None):
             self._started = self._tasks.spawn("start", self._begin())
-        await asyncio.shield(self._started)  # a poll that times out must not undo it
+        await asyncio.shield(self._started)  # a poll that times out must not cancel it
 
     async def _begin(self) -> None:
         if self._membership is not None:
-            self._tasks.spawn("group membership", self._be_member(self._membership))
+            self._tasks.spawn("group membership", self._run_membership(self._membership))
             if self._config.auto_commit:
                 self._tasks.spawn("auto commit", self._commit_regularly())
             return
@@ -413,12 +415,12 @@ class AsyncConsumer:
             self._tasks.spawn("watch for partitions", self._watch_partitions())
 
     def stop(self) -> None:
-        """End iterations and polls after the current record, so that the consumer can be closed in peace."""
+        """End iterations and polls after the current record, so that the consumer can be closed cleanly."""
         self.is_stopping = True
         self._fetcher.wake()
 
     async def close(self) -> None:
-        """Commit what was handed out, if commits are automatic; leave the group; stop."""
+        """Commit the records returned so far, if auto-commit is on; leave the group; stop."""
         self._release()
         await self._close()
 
@@ -427,10 +429,12 @@ class AsyncConsumer:
             return
         self.is_closed = True
         self.stop()
-        await self._tasks.close()  # first, or a heartbeat would notice that the member has left, and join again
+        await self._tasks.close()  # first, or the heartbeat task would notice that the member has left, and rejoin
         try:
             if self._membership is not None and self._membership.member:
-                with contextlib.suppress(FlyMQError):  # a member that is gone already has nothing to give back
+                with contextlib.suppress(
+                    FlyMQError
+                ):  # a member that was removed already has nothing to commit or leave
                     if self._config.auto_commit:
                         await self._commit(self._done())
                     await self._membership.leave()
@@ -446,7 +450,7 @@ class AsyncConsumer:
     ) -> None:
         if kind is None:
             await self.close()
-        else:  # what was in hand when it went wrong is not done
+        else:  # the records in progress when it failed are not processed: do not commit them
             await self._close()
 
     async def _all_partitions(self) -> list[TopicPartition]:
@@ -471,21 +475,21 @@ class AsyncConsumer:
         self._fetcher.add(Cursor(name.topic, name.partition, found[name].offset) for name in names)
 
     async def _watch_partitions(self) -> None:
-        """Read partitions that are added to a topic, from their first record on."""
+        """Pick up partitions added to a topic, from their first record on."""
         while True:
             await asyncio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
-            with contextlib.suppress(FlyMQError):  # the next round tries again
+            with contextlib.suppress(FlyMQError):  # retried in the next round
                 for topic in self._topics:
                     await self._cluster.refresh(topic)
                 new = [name for name in await self._all_partitions() if name not in self._fetcher.cursors]
                 await self._add_partitions(new, AT_EARLIEST)
 
-    # --- the group --------------------------------------------------------------------------------------------------
+    # --- group membership -------------------------------------------------------------------------------------------
 
-    async def _be_member(self, membership: Membership) -> None:
+    async def _run_membership(self, membership: Membership) -> None:
         try:
             await membership.run()
-        except Exception as error:  # a listener's too: whoever reads next is told
+        except Exception as error:  # a listener's too: raised by the next poll
             self._failure = error
             self._fetcher.wake()
 
@@ -507,7 +511,7 @@ class AsyncConsumer:
             position = self._fetcher.cursors[name].position
             self._has_lost_records |= position != self._begun_at.pop(name, position)
         if self._config.auto_commit:
-            with contextlib.suppress(FlyMQError):  # refused when the share is already another member's
+            with contextlib.suppress(FlyMQError):  # rejected when the partitions already belong to another member
                 await self._commit(self._done())
         if self._listener is not None:
             await _call(self._listener.on_revoked, sorted(partitions))
@@ -517,7 +521,7 @@ class AsyncConsumer:
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         if name == "start":
-            return  # whoever starts the consumer is told
+            return  # raised by start()
         context: dict[str, Any] = {"message": f"FlyMQ consumer: {name} failed", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 

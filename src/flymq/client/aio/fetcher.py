@@ -1,7 +1,7 @@
-"""Read ahead: keep a little of every partition in memory before the user asks for it.
+"""Prefetch: keep some records of every partition in memory before the user polls.
 
-Each partition is in at most one FETCH that waits at the broker. Several may wait there at once, so a partition that has
-run dry is asked for at once, whatever the others do.
+Each partition is in at most one FETCH in flight. Several may wait at a broker at once, so an empty partition is
+requested at once, whatever the others do.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ FETCHES_PER_LEADER_MAX = 8
 START_POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
 
 Asked: TypeAlias = tuple[Cursor, int]
-"""A cursor and its version when it was asked for."""
+"""A cursor and its version at the time of the request."""
 
 
 class Fetcher:
-    """Fetches for a set of cursors; `take` hands over what has come, fairly among partitions."""
+    """Fetches for a set of cursors; `take` returns what was fetched, fairly among partitions."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
         self._cluster = cluster
@@ -49,9 +49,9 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(self._task_failed)
         self._cursors: dict[TopicPartition, Cursor] = {}
-        self._ready: deque[Cursor] = deque()  # cursors that have runs or an error, each once
+        self._ready: deque[Cursor] = deque()  # cursors with fetched runs or an error, each once
         self._arrival = asyncio.Event()
-        self._waiting_at: Counter[int] = Counter()  # fetches on their way, by leader
+        self._waiting_at: Counter[int] = Counter()  # fetches in flight, by leader
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -68,10 +68,10 @@ class Fetcher:
         for name in names:
             cursor = self._cursors.pop(name, None)
             if cursor is not None:
-                cursor.jump(cursor.committable)
+                cursor.seek(cursor.committable)
 
-    def jump(self, cursor: Cursor, offset: int) -> None:
-        cursor.jump(offset)
+    def seek(self, cursor: Cursor, offset: int) -> None:
+        cursor.seek(offset)
         self.pump()
 
     def resume(self, cursor: Cursor) -> None:
@@ -80,7 +80,7 @@ class Fetcher:
         self.pump()
 
     def take(self) -> tuple[Cursor, FetchedRun] | None:
-        """Return the next run of any partition, or None when nothing has come. Raises what a partition ended with."""
+        """Return the next fetched run of any partition, or None. Raises the error of a partition that failed."""
         while self._ready:
             cursor = self._ready.popleft()
             cursor.is_ready = False
@@ -102,7 +102,7 @@ class Fetcher:
         self._mark_ready(cursor)
 
     async def wait(self) -> None:
-        """Return when something may have come."""
+        """Return when something may have been fetched."""
         self.pump()
         self._arrival.clear()
         if not self._ready:
@@ -122,7 +122,7 @@ class Fetcher:
     # ----------------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Ask for every partition that runs low, unless enough has been read ahead in all."""
+        """Fetch every partition that runs low, unless the prefetch buffer is full."""
         buffered_bytes = sum(cursor.buffered_bytes for cursor in self._cursors.values())
         if self._is_closed or buffered_bytes >= self._config.prefetch_total_bytes:
             return
@@ -188,8 +188,8 @@ class Fetcher:
         for cursor, _ in asked:
             cursor.is_fetching = True
         self._waiting_at[leader] += 1
-        patience_s = self._cluster.request_timeout_s + config.fetch_wait_ms / 1000
-        timer = self._loop.call_later(patience_s, self._timed_out, connection, leader, request.id, asked)
+        timeout_s = self._cluster.request_timeout_s + config.fetch_wait_ms / 1000
+        timer = self._loop.call_later(timeout_s, self._timed_out, connection, leader, request.id, asked)
         answer.add_done_callback(partial(self._answered, leader, asked, timer))
 
     def _answered(
@@ -227,7 +227,7 @@ class Fetcher:
             self._mark_ready(cursor)
 
     def _timed_out(self, connection: Connection, leader: int, request_id: int, asked: Sequence[Asked]) -> None:
-        connection.forget(request_id)
+        connection.abandon(request_id)
         self._waiting_at[leader] -= 1
         self._all_failed(asked, RequestTimedOut(f"{connection} did not answer FETCH in time"))
 
@@ -241,17 +241,17 @@ class Fetcher:
             cursor.is_fetching = False
 
     def _failed(self, cursor: Cursor, version: int, error: FlyMQError) -> None:
-        """Try again later, jump to where records are, or let the user know."""
+        """Retry later, reset the offset, or raise the error to the user."""
         if cursor.version != version or self._is_closed:
             return
         cursor.is_fetching = False
         cursor.attempts += 1
         if isinstance(error, OffsetOutOfRange) and self._config.start in START_POSITIONS:
             cursor.is_fetching = True
-            self._tasks.spawn("reset the position", self._reset(cursor, version))
+            self._tasks.spawn("reset the offset", self._reset(cursor, version))
         elif self._cluster.may_retry(error):
             self._cluster.counters.retries += 1
-            self._cluster.forget(cursor.topic)
+            self._cluster.invalidate(cursor.topic)
             pause_s = self._cluster.backoff.delay_s(cursor.attempts, self._cluster.entropy)
             cursor.retry_at_s = self._loop.time() + pause_s
         else:
@@ -259,7 +259,7 @@ class Fetcher:
             self._mark_ready(cursor)
 
     async def _reset(self, cursor: Cursor, version: int) -> None:
-        """The offset is gone, for example by retention: go on where the `start` setting says."""
+        """The offset is out of range, for example because of retention: reset it as the `start` setting says."""
         try:
             found = await list_offsets(
                 self._cluster, {cursor.name: START_POSITIONS[self._config.start]}, self._config.isolation
@@ -268,7 +268,7 @@ class Fetcher:
             self._failed(cursor, version, error)
         else:
             if cursor.version == version:
-                cursor.jump(found[cursor.name].offset)
+                cursor.seek(found[cursor.name].offset)
         self.pump()
 
     def _mark_ready(self, cursor: Cursor) -> None:

@@ -1,6 +1,6 @@
-"""One member of a consumer group: joins, keeps alive, and tells the consumer which partitions are its own.
+"""A member of a consumer group: joins, sends heartbeats, and tells the consumer its assignment.
 
-Runs as a task of its own, so that heartbeats do not depend on how fast the user's loop goes round.
+Runs as its own task, so that heartbeats do not depend on how often the application polls.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ COOPERATIVE = "cooperative-sticky"
 
 
 class Assignor(Protocol):
-    """A way of sharing partitions of the users' own; runs in one of the members."""
+    """A user-defined assignment strategy; runs in one of the members, the group leader."""
 
     name: str
 
     def assign(
         self, members: Mapping[str, Sequence[str]], partition_counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Return the partitions of each member, given the topics each wants."""
+        """Return the assignment of each member, given the topics each has subscribed to."""
 
 
 class Membership:
-    """A consumer's place in its group."""
+    """A consumer's membership of its group."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Membership:
         self._assignor = ""
 
     async def run(self) -> None:
-        """Be a member until cancelled. Ends with an error only when trying again cannot help."""
+        """Stay in the group until cancelled. Raises only errors that a retry cannot fix."""
         attempt = 0
         while True:
             try:
                 await self._join()
                 attempt = 0
-                await self._stay()
+                await self._send_heartbeats()
             except (RebalanceInProgress, StaleGeneration, UnknownMember) as error:
-                await self._step_back(error)
+                await self._revoke_after(error)
             except FlyMQError as error:
                 if not self._cluster.may_retry(error):
                     raise
@@ -78,13 +78,13 @@ class Membership:
                 await asyncio.sleep(self._cluster.backoff.delay_s(attempt, self._cluster.entropy))
 
     async def leave(self) -> None:
-        """Give the share back at once. A static member keeps it until its session ends, to come back to it."""
+        """Leave the group at once. A static member keeps its assignment until its session times out."""
         if self.member and not self._config.instance_id:
             await self._ask(wire.Leave(group=self.group, member=self.member), Done)
         self.member, self.generation = "", wire.NO_GENERATION
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Save the next offset to read of each partition."""
+        """Commit the next offset to read of each partition."""
         request = wire.Commit(
             group=self.group,
             offsets=[
@@ -125,40 +125,40 @@ class Membership:
                 owned=_grouped(self._owned),
             ),
             wire.SubscribeAnswer,
-            patience_s=config.rebalance_timeout_ms / 1000,
+            extra_timeout_s=config.rebalance_timeout_ms / 1000,
         )
         self.member, self._assignor = joined.member, joined.assignor
         request = wire.Sync(group=self.group, member=self.member, generation=joined.generation)
         if joined.assigns:
             request.assignments = await self._assign(joined)
-        share = await self._ask(request, wire.SyncAnswer, patience_s=config.rebalance_timeout_ms / 1000)
-        # Not before: until it lets go of what it lost, it must not commit anything in the new generation.
+        assigned = await self._ask(request, wire.SyncAnswer, extra_timeout_s=config.rebalance_timeout_ms / 1000)
+        # Not before: until the lost partitions are revoked, nothing may be committed in the new generation.
         self.generation = joined.generation
-        await self._take_over(frozenset(_flat(share.partitions)))
+        await self._apply_assignment(frozenset(_flat(assigned.partitions)))
 
-    async def _take_over(self, share: Partitions) -> None:
-        lost, won = self._owned - share, share - self._owned
+    async def _apply_assignment(self, assignment: Partitions) -> None:
+        lost, gained = self._owned - assignment, assignment - self._owned
         if lost:
             await self._on_revoked(lost)
             self._owned -= lost
-        if won:
-            await self._on_assigned(won)
-            self._owned |= won
+        if gained:
+            await self._on_assigned(gained)
+            self._owned |= gained
         if lost and self._assignor == COOPERATIVE:
-            raise RebalanceInProgress("partitions were given up; the group shares them out now")
+            raise RebalanceInProgress("partitions were revoked; rejoining so that the group can reassign them")
 
-    async def _stay(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
             beat = wire.Heartbeat(group=self.group, member=self.member, generation=self.generation)
             await self._ask(beat, Done)
 
-    async def _step_back(self, error: FlyMQError) -> None:
-        """Give up what may belong to others once the group is shared out anew."""
+    async def _revoke_after(self, error: FlyMQError) -> None:
+        """Revoke the partitions that the rebalance may assign to other members."""
         if isinstance(error, UnknownMember):
             self.member = ""
-        keeps_share = isinstance(error, RebalanceInProgress) and self._assignor == COOPERATIVE
-        if self._owned and not keeps_share:
+        keeps_partitions = isinstance(error, RebalanceInProgress) and self._assignor == COOPERATIVE
+        if self._owned and not keeps_partitions:
             lost, self._owned = self._owned, frozenset()
             await self._on_revoked(lost)
 
@@ -166,12 +166,14 @@ class Membership:
         assignor = self._assignors[joined.assignor]
         topics = {topic for member in joined.members for topic in member.topics}
         counts = {topic: len((await self._cluster.topic(topic)).partitions) for topic in sorted(topics)}
-        shares = assignor.assign({member.member: member.topics for member in joined.members}, counts)
-        return [wire.MemberAssignment(member, _grouped(frozenset(share))) for member, share in shares.items()]
+        assignments = assignor.assign({member.member: member.topics for member in joined.members}, counts)
+        return [
+            wire.MemberAssignment(member, _grouped(frozenset(partitions))) for member, partitions in assignments.items()
+        ]
 
-    async def _ask(self, request: Message, answer: type[M], patience_s: float = 0.0) -> M:
+    async def _ask(self, request: Message, answer: type[M], extra_timeout_s: float = 0.0) -> M:
         connection = await self._cluster.connection()
-        return await connection.request(request, answer, self._cluster.request_timeout_s + patience_s)
+        return await connection.request(request, answer, self._cluster.request_timeout_s + extra_timeout_s)
 
 
 def _grouped(partitions: Partitions) -> list[TopicPartitions]:

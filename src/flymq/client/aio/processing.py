@@ -1,9 +1,9 @@
-"""Work on records in parallel: in order where order matters, with retries, and without running away from the work.
+"""Process records in parallel: in order where order matters, with retries, dead letters and backpressure.
 
-    consumer → lanes (bounded) → handler, tried again after a pause → dead-letter topic when it keeps failing
+    consumer → lanes (bounded) → handler, retried with backoff → dead-letter topic when it keeps failing
 
-Records of one key, or of one partition, go through one lane and so stay in order. A lane that is full holds up reading:
-memory stays bounded whatever the handler does. Offsets are committed up to the oldest record still being worked on.
+Records of one key, or of one partition, go through one lane and so stay in order. A full lane pauses consumption, so
+memory stays bounded whatever the handler does. Offsets are committed up to the oldest record still in progress.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leader
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.cursor import Cursor
 from flymq.client.progress import Progress
@@ -24,23 +25,23 @@ from flymq.client.records import ConsumerRecord
 from flymq.client.retry import Backoff
 from flymq.client.settings import ProducerConfig
 from flymq.model.errors import InvalidSetting, UnreadableRecord
-from flymq.wire.native.messages.records import Consume, ConsumeAnswer
+from flymq.wire.native.messages.records import Consume
 
 if TYPE_CHECKING:
     from flymq.client.aio.consumer import AsyncConsumer
 
 Handler: TypeAlias = Callable[[ConsumerRecord], Awaitable[Any] | Any]
-"""Works on one record. A coroutine function runs in the loop, any other in a thread."""
+"""Processes one record. A coroutine function runs in the event loop, any other in a thread."""
 
 Lane: TypeAlias = asyncio.Queue[tuple[ConsumerRecord, Progress] | None]
-"""Records that are worked on one after the other; None ends it."""
+"""Records that are processed one after the other; None ends it."""
 
 LANE_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessConfig:
-    """How records are worked on."""
+    """How records are processed."""
 
     concurrency: int = 8
     order_by: str = "key"
@@ -82,7 +83,7 @@ class ParallelWork:
         self._dead_letters = AsyncProducer(cluster, ProducerConfig()) if config.dead_letter_topic else None
 
     async def run(self) -> None:
-        """Work until the consumer is stopped, and finish what was begun. Raises what a handler could not get over."""
+        """Process until the consumer is stopped, and finish what was started. Raises the error of a failed handler."""
         count = self._config.concurrency
         shared: Lane | None = asyncio.Queue(LANE_LENGTH * count) if self._config.order_by == "nothing" else None
         lanes: list[Lane] = [shared or asyncio.Queue(LANE_LENGTH) for _ in range(count)]
@@ -107,7 +108,7 @@ class ParallelWork:
             except UnreadableRecord as error:
                 if self._dead_letters is None:
                     raise
-                await self._bury(error.topic, error.partition, error.offset, error)
+                await self._send_to_dead_letters(error.topic, error.partition, error.offset, error)
                 self._consumer.skip(error)
                 continue
             if taken is None:
@@ -133,7 +134,7 @@ class ParallelWork:
     async def _work(self, lane: Lane) -> None:
         while (item := await lane.get()) is not None:
             record, progress = item
-            if progress.is_current:  # else it is another member's by now, or the reader went elsewhere
+            if progress.is_current:  # else the partition was revoked, or the consumer has sought elsewhere
                 await self._handle(record)
                 progress.finish(record.offset)
 
@@ -143,12 +144,12 @@ class ParallelWork:
             try:
                 await self._try(record)
                 return
-            except Exception as error:  # whatever the user's handler raises
+            except Exception as error:  # anything the user's handler raises
                 attempt += 1
                 if attempt > self._config.retries:
                     if self._dead_letters is None:
                         raise
-                    await self._bury(record.topic, record.partition, record.offset, error)
+                    await self._send_to_dead_letters(record.topic, record.partition, record.offset, error)
                     return
             self._cluster.counters.retries += 1
             await asyncio.sleep(self._backoff.delay_s(attempt, self._cluster.entropy))
@@ -163,20 +164,16 @@ class ParallelWork:
         with self._consumer.span(record):
             if self._is_coroutine:
                 await self._handler(record)
-            else:  # a thread has no context of its own
+            else:  # a thread does not inherit the context
                 run = copy_context().run
                 await asyncio.get_running_loop().run_in_executor(self._threads, run, self._handler, record)
 
-    async def _original(self, topic: str, partition: int, offset: int) -> ConsumeAnswer:
-        leader = await self._cluster.leader_of(topic, partition)
-        request = Consume(topic=topic, partition=partition, offset=offset)
-        return await self._cluster.tell(request, ConsumeAnswer, broker=leader)
-
-    async def _bury(self, topic: str, partition: int, offset: int, reason: Exception) -> None:
-        """Put the record, byte for byte as the log has it, into the dead-letter topic, with where it comes from."""
+    async def _send_to_dead_letters(self, topic: str, partition: int, offset: int, reason: Exception) -> None:
+        """Copy the record, byte for byte as in the log, to the dead-letter topic, with its origin in headers."""
         assert self._dead_letters is not None
         assert self._config.dead_letter_topic is not None
-        original = await self._cluster.retry(lambda: self._original(topic, partition, offset))
+        request = Consume(topic=topic, partition=partition, offset=offset)
+        original = await ask_leader(self._cluster, request)
         origin = {
             "flymq-origin-topic": topic,
             "flymq-origin-partition": str(partition),

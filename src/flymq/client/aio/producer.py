@@ -1,4 +1,4 @@
-"""Write records from asyncio code."""
+"""The producer for asyncio."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from flymq.client.accumulator import BufferFull
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.sender import Sender
+from flymq.client.appender import Headers, RecordAppender, SplitRecords
 from flymq.client.deliveries import Batch, BatchResult, Delivery, OnDelivery, settled
 from flymq.client.encryption import Cipher
-from flymq.client.intake import Headers, Intake, Shares
 from flymq.client.records import RecordMetadata
 from flymq.client.settings import ProducerConfig
 
@@ -36,8 +36,8 @@ class AsyncProducer:
         self.sender = Sender(
             cluster, config, transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
         )
-        new_intake = Intake if tracing is None else tracing.intake
-        self.intake = new_intake(self.sender.accumulator, config, cipher)
+        new_appender = RecordAppender if tracing is None else tracing.appender
+        self.appender = new_appender(self.sender.accumulator, config, cipher)
 
     async def send(
         self,
@@ -50,18 +50,18 @@ class AsyncProducer:
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put a record into a batch. Waits only while the buffer is full. Await the delivery to know its place."""
+        """Add a record to a batch. Waits only while the buffer is full. Await the delivery for its metadata."""
         queues = self.sender.accumulator.topics.get(topic) or await self.sender.topic(topic)
         while True:
             try:
-                delivery = self.intake.put(queues, value, key, partition, headers, timestamp)
+                delivery = self.appender.append(queues, value, key, partition, headers, timestamp)
                 break
             except BufferFull as full:
                 await self._until_room(full.size_bytes)
         if on_delivery is not None:
             delivery.add_callback(on_delivery)
         if delivery.index == 0:
-            await asyncio.sleep(0)  # a loop that only sends must let what it sent go out
+            await asyncio.sleep(0)  # yield, or a loop that only sends would never let the batches go out
         return delivery
 
     async def produce(
@@ -74,33 +74,31 @@ class AsyncProducer:
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Write one record and return its place."""
+        """Write one record and return its partition and offset."""
         return await (await self.send(topic, value, key, partition=partition, headers=headers, timestamp=timestamp))
 
     async def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
-        """Write many records, given as (key, value) pairs or as values, and return their places in the same order."""
+        """Write many records, given as (key, value) pairs or as values; return their metadata in the same order."""
         queues = self.sender.accumulator.topics.get(topic) or await self.sender.topic(topic)
-        shares = self.intake.share_out(queues, messages, partition)
+        split = self.appender.split(queues, messages, partition)
         batches: list[Batch] = []
-        for piece in shares.pieces:
+        for planned in split.planned:
             while True:
                 try:
-                    batches.append(
-                        self.sender.accumulator.add_batch(queues, piece.partition, piece.records, piece.size_bytes)
-                    )
+                    batches.append(self.sender.accumulator.add_batch(queues, *planned))
                     break
                 except BufferFull as full:
                     await self._until_room(full.size_bytes)
         for batch in batches:
             await settled(batch)
-        return batch_result(shares, batches)
+        return batch_result(split, batches)
 
     async def flush(self) -> None:
-        """Send everything now and wait until it is written. Raises the first failure nobody has seen yet."""
+        """Send everything now and wait until it is acknowledged. Raises the first error not reported yet."""
         await self.sender.flush()
 
     async def close(self) -> None:
-        """Write what is left, then stop."""
+        """Flush, then stop."""
         await self.sender.close()
 
     @property
@@ -121,14 +119,14 @@ class AsyncProducer:
         await room
 
 
-def batch_result(shares: Shares, batches: list[Batch]) -> BatchResult:
-    """Return where the records of settled batches are, or raise the first error."""
-    shares.settled(batches)
+def batch_result(split: SplitRecords, batches: list[Batch]) -> BatchResult:
+    """Return the metadata of all records, once their batches are acknowledged, or raise the first error."""
+    split.settled(batches)
     errors = [batch.error for batch in batches if batch.error is not None]
     for batch in batches:
         batch.is_reported = True
     if errors:
         raise errors[0]
     return BatchResult(
-        shares.chosen, [(piece.partition, batch) for piece, batch in zip(shares.pieces, batches, strict=True)]
+        split.chosen, [(planned.partition, batch) for planned, batch in zip(split.planned, batches, strict=True)]
     )

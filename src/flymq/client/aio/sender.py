@@ -1,8 +1,8 @@
-"""Send batches to the leaders of their partitions, and try again until they are answered or their time is over.
+"""Send batches to the leaders of their partitions, and retry until they are acknowledged or time out.
 
-Everything here runs in the client's loop. A pump takes the batches that may go now and sends one request to each
-leader; an answer settles its batches and pumps again. No task is made for a request: only what must wait for a
-connection, for metadata or for a producer id gets one.
+Everything here runs in the client's event loop. A pump takes the batches that can be sent now and sends one request to
+each leader; an answer settles its batches and pumps again. No task is created per request: only waiting for a
+connection, for metadata or for a producer id takes one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sender:
         self._identity: InitProducerAnswer | None = None
         self._identifying = asyncio.Lock()
         self._refresh: asyncio.Task[None] | None = None
-        self._failures: list[Batch] = []  # given up since the last flush
+        self._failures: list[Batch] = []  # failed since the last flush
         self.is_closed = False
         self.accumulator = Accumulator(
             batch_bytes_max=config.batch_bytes_max,
@@ -79,7 +79,7 @@ class Sender:
         )
 
     async def topic(self, name: str) -> TopicQueues:
-        """Return the queues of a topic, after asking the broker about it if it is not known."""
+        """Return the queues of a topic; fetch its metadata first if it is not cached."""
         if self.is_closed:
             raise ClientClosed
         metadata = await self._cluster.retry(lambda: self._cluster.topic_or_new(name))
@@ -88,7 +88,7 @@ class Sender:
         return self.accumulator.set_topic(name, len(metadata.partitions), metadata.message_bytes_max)
 
     async def flush(self) -> None:
-        """Send everything now and wait for its outcome. Raises the first failure since the last flush nobody saw."""
+        """Send everything now and wait for its outcome. Raises the first error that was not reported yet."""
         self.accumulator.begin_flush()
         try:
             self._pump()
@@ -102,7 +102,7 @@ class Sender:
                 raise batch.error
 
     async def close(self) -> None:
-        """Send what is left, then stop."""
+        """Flush, then stop."""
         if self.is_closed:
             return
         self.accumulator.close()
@@ -117,7 +117,7 @@ class Sender:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Pump soon: after the records that are being added right now."""
+        """Pump soon: after the records that are being added now."""
         if self._pump_is_due:
             return
         self._pump_is_due = True
@@ -127,7 +127,7 @@ class Sender:
             self._loop.call_soon_threadsafe(self._pump)
 
     def _pump(self) -> None:
-        """Send every batch that may go now."""
+        """Send every batch that can be sent now."""
         self._pump_is_due = False
         ready, next_s = self.accumulator.take_ready(self._loop.time())
         by_leader: dict[int, list[Sending]] = {}
@@ -149,7 +149,7 @@ class Sender:
             self._timer = self._loop.call_at(at_s, self._pump)
 
     async def _reach(self, sendings: Sequence[Sending]) -> None:
-        """Get what is missing to send these: leaders, connections, an identity. Then let them go again."""
+        """Get what is missing to send these: leaders, connections, a producer id. Then queue them again."""
         for queue, batch in sendings:
             try:
                 leader = await self._cluster.leader_of(batch.topic, batch.partition)
@@ -163,7 +163,7 @@ class Sender:
         self._pump()
 
     async def _refresh_topics(self) -> None:
-        """Learn of new partitions now and then. Failures are left to the next try, or to sending."""
+        """Refresh metadata periodically, to notice new partitions. Failures are left to the next round."""
         while True:
             await asyncio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
             for name in list(self.accumulator.topics):
@@ -175,18 +175,18 @@ class Sender:
         assert self._identity is not None, "identify first"
         return self._identity
 
-    def forget_identity(self) -> None:
-        """Begin anew under another identity; sequence numbers count from 0 in every partition."""
+    def reset_identity(self) -> None:
+        """Drop the producer id and epoch; with the next ones, sequence numbers restart at 0 in every partition."""
         self._identity = None
         self.accumulator.reset_sequences()
 
     def set_identity(self, producer_id: int, producer_epoch: int) -> None:
-        """Go on under this identity; sequence numbers count from 0."""
+        """Continue with this producer id and epoch; sequence numbers restart at 0."""
         self._identity = InitProducerAnswer(producer_id=producer_id, producer_epoch=producer_epoch)
         self.accumulator.reset_sequences()
 
     async def identify(self, connection: Connection) -> None:
-        """Get a producer id, if records shall be written exactly once and the broker can do it."""
+        """Get a producer id, if the producer is idempotent and the broker supports it."""
         async with self._identifying:
             if self._identity is not None:
                 return
@@ -271,7 +271,7 @@ class Sender:
         for queue, batch in sendings:
             outcome = appended.get((batch.topic, batch.partition))
             if outcome is None:
-                self._failed(queue, batch, BrokenFrame("the broker's answer leaves out a partition"))
+                self._failed(queue, batch, BrokenFrame("the broker's answer lacks a partition"))
             elif outcome.error is not None:
                 self._failed(queue, batch, error_of(outcome.error))
             else:
@@ -279,7 +279,7 @@ class Sender:
         self._pump()
 
     def _timed_out(self, connection: Connection, request_id: int, sendings: list[Sending]) -> None:
-        connection.forget(request_id)
+        connection.abandon(request_id)
         self._all_failed(sendings, RequestTimedOut(f"{connection} did not answer PRODUCE_BATCH in time"))
 
     def _all_failed(self, sendings: Sequence[Sending], error: FlyMQError) -> None:
@@ -295,24 +295,24 @@ class Sender:
         batch.succeed(base_offset, log_append_time if log_append_time >= 0 else batch.timestamp)
 
     def _failed(self, queue: PartitionQueue, batch: Batch, error: FlyMQError) -> None:
-        """Let the batch wait for another try, or give it up."""
+        """Queue the batch for a retry, or fail it."""
         batch.attempts += 1
         batch.ambiguous = batch.ambiguous or isinstance(error, _AMBIGUOUS)
         is_idempotent = self._identity is not None and self._identity is not _ANONYMOUS
         if is_idempotent and isinstance(error, _NEEDS_NEW_IDENTITY) and not self.transactional_id:
-            self.forget_identity()
-            batch.encoded = None  # to be written under the new identity
+            self.reset_identity()
+            batch.encoded = None  # to be encoded again with the new producer id
             may_retry = True
         else:
             may_retry = self._cluster.may_retry(error)
         if may_retry and self._has_time(batch) and not self.is_closed:
             self._cluster.counters.retries += 1
-            self._cluster.forget(batch.topic)
+            self._cluster.invalidate(batch.topic)
             pause_s = self._cluster.backoff.delay_s(batch.attempts, self._cluster.entropy)
             self.accumulator.put_back(queue, self._loop.time() + pause_s)
             return
         if batch.ambiguous and is_idempotent and not self.transactional_id:
-            self.forget_identity()  # the broker may have these sequence numbers, or not: nobody knows
+            self.reset_identity()  # the broker may have seen these sequence numbers or not: do not reuse them
         self.accumulator.finish(queue, batch)
         batch.fail(error)
         self._failures = [failed for failed in self._failures if not failed.is_reported] + [batch]

@@ -1,8 +1,8 @@
-"""Write to several topics all at once or not at all.
+"""Transactions: write to several topics atomically.
 
-What an error means for the transaction: one that is `retriable` was retried already and may be tried again; after any
-other the transaction must be aborted, which the context manager does. After `TransactionAborted` the broker has done
-so, and the work can be repeated from its beginning; after `ProducerFenced` another program has taken over: stop.
+What an error means for the transaction: a `retriable` one was retried already and the call may be repeated; after any
+other the transaction must be aborted, which the context manager does. After `TransactionAborted` the broker has aborted
+it, and the work can be repeated from the start; after `ProducerFenced` another instance has taken over: stop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.consumer import AsyncConsumer
 from flymq.client.aio.producer import AsyncProducer
+from flymq.client.appender import Headers
 from flymq.client.deliveries import BatchResult, Delivery
-from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
 from flymq.model.errors import FlyMQError, InvalidTransactionState, ProducerFenced, TransactionAborted
 from flymq.model.names import TopicPartition
@@ -40,9 +40,9 @@ class AsyncTransaction:
         self._is_open = False
 
     async def begin(self) -> AsyncTransaction:
-        """Begin; as a context manager it does so by itself."""
+        """Begin; the context manager does so by itself."""
         if self._is_open:
-            raise InvalidTransactionState("the transaction has begun already")
+            raise InvalidTransactionState("the transaction has already begun")
         await self._cluster.retry(self._begin)
         self._is_open = True
         return self
@@ -51,32 +51,32 @@ class AsyncTransaction:
         await self.producer.sender.identify(await self._cluster.connection())
         try:
             await self._cluster.tell(self._request(transactions.BeginTxn), Done)
-        except TransactionAborted:  # the last one, by the broker: go on under a new epoch
-            self.producer.sender.forget_identity()
+        except TransactionAborted:  # the broker has aborted the previous one: continue with a new epoch
+            self.producer.sender.reset_identity()
             await self.producer.sender.identify(await self._cluster.connection())
             await self._cluster.tell(self._request(transactions.BeginTxn), Done)
 
-    # --- what belongs to it -----------------------------------------------------------------------------------------
+    # --- what it contains -------------------------------------------------------------------------------------------
 
     async def send(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> Delivery:
-        """Put a record into the transaction; it is written at the latest when the transaction commits."""
+        """Add a record to the transaction; it is written by the time the transaction commits."""
         self.check_open()
         return await self.producer.send(topic, value, key, headers=headers)
 
     async def produce(
         self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None
     ) -> RecordMetadata:
-        """Write a record; readers see it once the transaction has committed."""
+        """Write a record; consumers see it once the transaction has committed."""
         self.check_open()
         return await self.producer.produce(topic, value, key, headers=headers)
 
     async def produce_batch(self, topic: str, messages: Iterable[Any]) -> BatchResult:
-        """Write many records; readers see them once the transaction has committed."""
+        """Write many records; consumers see them once the transaction has committed."""
         self.check_open()
         return await self.producer.produce_batch(topic, messages)
 
     async def commit_consumed(self, consumer: AsyncConsumer) -> None:
-        """Commit what a group's consumer has handed out with the transaction: it counts exactly if this commits.
+        """Commit the offsets of a group's consumer as part of the transaction: they count only if it commits.
 
         The consumer must not commit by itself: create it with auto_commit=False.
         """
@@ -84,7 +84,7 @@ class AsyncTransaction:
         await self._commit_offsets(membership.group, offsets, membership.member, membership.generation)
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offsets to read of a group without members: they count exactly if the transaction commits."""
+        """Commit offsets (the next to read) of a group without members, as part of the transaction."""
         await self._commit_offsets(group, offsets, "", groups.NO_GENERATION)
 
     async def _commit_offsets(
@@ -105,15 +105,15 @@ class AsyncTransaction:
     # --- its end ----------------------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Make everything visible. Raises, and leaves the transaction to be aborted, if a record was not written."""
+        """Commit: make everything visible. Raises if a record was not written; the transaction must then be aborted."""
         self.check_open()
         await self.producer.flush()
         await self._end(transactions.CommitTxn)
 
     async def abort(self) -> None:
-        """Make nothing visible."""
+        """Abort: nothing becomes visible."""
         self.check_open()
-        with contextlib.suppress(FlyMQError):  # a record that was not written is one more reason to abort
+        with contextlib.suppress(FlyMQError):  # a failed record is one more reason to abort
             await self.producer.flush()
         with contextlib.suppress(TransactionAborted):
             await self._end(transactions.AbortTxn)
@@ -136,7 +136,7 @@ class AsyncTransaction:
             await self._abort_after(error)
 
     async def _abort_after(self, error: BaseException | None) -> None:
-        """Abort because of an error, which is the one to be raised, whatever comes of the abort."""
+        """Abort because of an error; that error is raised, even if the abort fails too."""
         if self._is_open and not isinstance(error, ProducerFenced):
             with contextlib.suppress(FlyMQError):  # the broker aborts it at its timeout
                 await self.abort()
@@ -146,7 +146,7 @@ class AsyncTransaction:
         try:
             answer = await self._cluster.ask(self._request(kind), transactions.EndTxnAnswer)
         except TransactionAborted:
-            self.producer.sender.forget_identity()
+            self.producer.sender.reset_identity()
             self._close()
             raise
         self.producer.sender.set_identity(answer.producer_id, answer.producer_epoch)

@@ -1,7 +1,7 @@
-"""Read, transform, write: each record counts once, whatever crashes.
+"""Consume, transform, produce: exactly once, whatever crashes.
 
-What was consumed is committed in the transaction that writes what was made of it. When a transaction is aborted,
-reading goes back to what is committed and the records are transformed again.
+The consumed offsets are committed in the transaction that produces the results. When a transaction is aborted, the
+consumer seeks back to the committed offsets and the records are transformed again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Output: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
 """Topic and value, or topic, value and key."""
 
 Transformation: TypeAlias = Callable[[ConsumerRecord], Iterable[Output] | Awaitable[Iterable[Output]]]
-"""Takes one record and returns what is to be written for it, which may be nothing. May be a coroutine function."""
+"""Takes one record and returns what to produce for it, possibly nothing. May be a coroutine function."""
 
 
 # The transaction is lost, and the records are read again by whoever has their partitions then.
@@ -31,7 +31,7 @@ _PAUSE_S = 0.1
 async def transform(
     consumer: AsyncConsumer, transformation: Transformation, new_transaction: Callable[[], AsyncTransaction]
 ) -> None:
-    """Transform until the consumer is stopped. Ends with an error only when repeating cannot help."""
+    """Transform until the consumer is stopped. Raises only errors that a retry cannot fix."""
     while not consumer.is_stopping:
         records = await consumer.poll()
         if not records:

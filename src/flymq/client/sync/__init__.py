@@ -1,1 +1,1 @@
-"""The SDK for code without an event loop: the same names, the same behaviour, on one background loop."""
+"""The blocking API of the SDK: the same names and behaviour as `aio`, run on one background event loop."""

@@ -1,4 +1,4 @@
-"""Administration from code without an event loop."""
+"""The admin client for blocking code."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ class Admin:
         *,
         exist_ok: bool = False,
     ) -> TopicInfo:
-        """Create a topic; what is not given comes from the broker's defaults. An existing one is left as it is."""
+        """Create a topic, with the broker's defaults for what is not given. `exist_ok` keeps an existing one."""
         return self._loop.run(
             self._admin.create_topic(name, partitions, replication_factor, settings, exist_ok=exist_ok)
         )
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and all its records."""
+        """Delete a topic and all its records."""
         self._loop.run(self._admin.delete_topic(name))
 
     def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
-        """Return all topics, in the order of their names; the broker's own only when asked for."""
+        """Return all topics, sorted by name; internal ones only on request."""
         return self._loop.run(self._admin.list_topics(internal=internal))
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """Return all about one topic: partitions, offsets, sizes, settings."""
+        """Return the partitions, offsets, sizes and settings of a topic."""
         return self._loop.run(self._admin.describe_topic(name))
 
     def alter_topic(self, name: str, settings: Settings) -> None:
-        """Change settings of a topic; None takes one back to its default."""
+        """Change settings of a topic; None resets a setting to its default."""
         self._loop.run(self._admin.alter_topic(name, settings))
 
     def add_partitions(self, name: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all."""
+        """Increase the number of partitions of a topic to `partitions` in total."""
         self._loop.run(self._admin.add_partitions(name, partitions))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Remove the records before these offsets; return where each partition starts now."""
+        """Delete the records before these offsets; return the new log start offset of each partition."""
         return self._loop.run(self._admin.delete_records(before))
 
     def earliest_offsets(self, topic: str) -> dict[TopicPartition, int]:
@@ -60,34 +60,34 @@ class Admin:
         return self._loop.run(self._admin.earliest_offsets(topic))
 
     def latest_offsets(self, topic: str) -> dict[TopicPartition, int]:
-        """Return the offset the next record of each partition will get."""
+        """Return the end offset of each partition: that of the next record to be written."""
         return self._loop.run(self._admin.latest_offsets(topic))
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, int]:
-        """Return the offset of the first record at or after a time; -1 for a partition without one."""
+        """Return the offset of the first record at or after a timestamp; -1 for a partition without one."""
         return self._loop.run(self._admin.offsets_at(topic, timestamp_ms))
 
     def list_groups(self) -> list[GroupInfo]:
         return self._loop.run(self._admin.list_groups())
 
     def describe_group(self, name: str) -> GroupDescription:
-        """Return members, shares and lag of a group."""
+        """Return the members, assignments and lag of a group."""
         return self._loop.run(self._admin.describe_group(name))
 
     def delete_group(self, name: str) -> None:
-        """Forget a group that has no members, and its offsets."""
+        """Delete a group without members, and its committed offsets."""
         self._loop.run(self._admin.delete_group(name))
 
     def reset_offsets(
         self, group: str, topic: str, to: str | int | Mapping[int, int], *, dry_run: bool = False
     ) -> dict[TopicPartition, int]:
-        """Move a group without members within a topic: all partitions to "earliest", "latest" or a time in ms, or those
-        given in `to` to the offsets given there."""
+        """Reset the committed offsets of a group without members in a topic: all partitions to "earliest", "latest" or
+        a timestamp in ms, or the partitions in `to` to the offsets given there."""
         return self._loop.run(self._admin.reset_offsets(group, topic, to, dry_run=dry_run))
 
     def describe_cluster(self) -> ClusterDescription:
         return self._loop.run(self._admin.describe_cluster())
 
     def ping(self) -> None:
-        """Return if a broker answers."""
+        """Check that a broker answers."""
         self._loop.run(self._admin.ping())

@@ -1,4 +1,4 @@
-"""The client for code without an event loop: everything starts here."""
+"""The client for blocking code: the entry point of the SDK."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.client.aio.consumer import RebalanceListener
 from flymq.client.aio.membership import Assignor
 from flymq.client.aio.transform import Transformation
+from flymq.client.appender import Headers
 from flymq.client.deliveries import BatchResult
-from flymq.client.intake import Headers
 from flymq.client.metrics import ClientMetrics
 from flymq.client.offset_stores import OffsetStore
 from flymq.client.records import ConsumerRecord, RecordMetadata
@@ -36,10 +36,10 @@ CLOSE_AT_EXIT_TIMEOUT_S = 10
 
 
 class FlyMQClient:
-    """A client of a FlyMQ broker or cluster. Threads may share one.
+    """A client of a FlyMQ broker or cluster. Thread-safe.
 
-    It connects when it is first used and connects again by itself. `bootstrap_servers` is "host:port", several of them
-    with commas, or a list; without it, the environment's FLYMQ_BOOTSTRAP or localhost:9092.
+    It connects on first use and reconnects by itself. `bootstrap_servers` is "host:port", several of them separated by
+    commas, or a list; without it, the environment variable FLYMQ_BOOTSTRAP or localhost:9092.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FlyMQClient:
         self._client = AsyncFlyMQClient(bootstrap_servers, **settings)
         self._loop = LoopThread.acquire()
         self._producer: Producer | None = None
-        self._release = weakref.finalize(self, _let_go, self._client, self._loop)
+        self._release = weakref.finalize(self, _release_client, self._client, self._loop)
         self._release.atexit = False
         _open_clients.add(self)
         self.admin = Admin(self._loop, self._client.admin)
@@ -65,17 +65,17 @@ class FlyMQClient:
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Write one record and return its place, which is an int: the offset."""
+        """Write one record and return its metadata, which is an int: the offset."""
         return self.default_producer().produce(
             topic, value, key, partition=partition, headers=headers, timestamp=timestamp
         )
 
     def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
-        """Write many records, given as (key, value) pairs or as values; return their places in the same order."""
+        """Write many records, given as (key, value) pairs or as values; return their metadata in the same order."""
         return self.default_producer().produce_batch(topic, messages, partition=partition)
 
     def flush(self) -> None:
-        """Wait until everything handed over is written."""
+        """Wait until everything sent is acknowledged."""
         self._loop.run(self._client.flush())
 
     def producer(self, **settings: Unpack[ProducerSettings]) -> Producer:
@@ -126,7 +126,7 @@ class FlyMQClient:
         max_wait_ms: int = 0,
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> list[ConsumerRecord]:
-        """Return the records of a partition from `offset` on, as many as fit into `max_bytes`; empty at the end."""
+        """Return records of a partition from `offset` on, up to `max_bytes`; none at the end of the partition."""
         return self._loop.run(
             self._client.fetch(
                 topic,
@@ -149,7 +149,7 @@ class FlyMQClient:
         offset_store: OffsetStore | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> Consumer:
-        """Return a consumer of these topics: of all their partitions, of those given, or of a group's share."""
+        """Return a consumer of these topics: of all partitions, of those given, or as a member of a consumer group."""
         consumer = self._loop.call(
             lambda: self._client.consumer(
                 *topics,
@@ -174,34 +174,34 @@ class FlyMQClient:
         *,
         exist_ok: bool = False,
     ) -> None:
-        """Create a topic; what is not given comes from the broker's defaults."""
+        """Create a topic, with the broker's defaults for what is not given."""
         self.admin.create_topic(name, partitions, replication_factor, settings, exist_ok=exist_ok)
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and all its records."""
+        """Delete a topic and all its records."""
         self.admin.delete_topic(name)
 
     def list_topics(self) -> list[str]:
         """Return the names of all topics."""
         return [topic.name for topic in self.admin.list_topics()]
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Reach a broker now, or raise why none can be reached."""
+        """Connect to a broker now; raise if none can be reached."""
         self._loop.run(self._client.connect())
 
     def metrics(self) -> ClientMetrics:
-        """Return connections, request latency, errors, retries and record counts as of now."""
+        """Return a snapshot of connections, request latency, errors, retries and record counts."""
         return self._client.metrics()
 
     def abort(self) -> None:
-        """Disconnect at once, without writing what is left."""
+        """Disconnect at once, without flushing."""
         _open_clients.discard(self)
         self._release()
 
     def close(self) -> None:
-        """Write what is left, close producers and consumers, disconnect."""
+        """Flush, close producers and consumers, disconnect."""
         if self._release.alive:
             try:
                 self._loop.run(self._client.close())
@@ -219,26 +219,26 @@ class FlyMQClient:
         self.close()
 
 
-def _let_go(client: AsyncFlyMQClient, loop: LoopThread) -> None:
-    """Disconnect, and end the loop if it was the last client. A client that was dropped ends here, too."""
+def _release_client(client: AsyncFlyMQClient, loop: LoopThread) -> None:
+    """Disconnect, and stop the event loop after the last client. Also called when a client is garbage collected."""
     loop.post(client.abort)
     LoopThread.release()
 
 
 @atexit.register
 def _close_all() -> None:
-    """Write what is left when a program ends without closing its clients."""
+    """Flush and close clients that the program did not close before it exits."""
     for client in list(_open_clients):
         with contextlib.suppress(FlyMQError, TimeoutError):
             client._loop.run(asyncio.wait_for(client._client.close(), CLOSE_AT_EXIT_TIMEOUT_S))
         client.abort()
 
 
-def _disown_all() -> None:
+def _close_all_after_fork() -> None:
     for client in list(_open_clients):
         client._release.detach()
-        client._client.disown()
+        client._client.close_after_fork()
     _open_clients.clear()
 
 
-os.register_at_fork(after_in_child=_disown_all)
+os.register_at_fork(after_in_child=_close_all_after_fork)

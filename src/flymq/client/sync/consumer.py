@@ -1,4 +1,4 @@
-"""Read records from code without an event loop. Fetching, heartbeats and commits go on in the background."""
+"""The consumer for blocking code. Fetching, heartbeats and auto-commits run in the background."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Consumer:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records until `stop`. May be left and entered again: nothing is lost or repeated."""
+        """Yield records until `stop`. Iteration can be interrupted and resumed: nothing is lost or repeated."""
         consumer = self.asynchronous
-        while (handout := consumer.handout or self._loop.run(consumer.next_handout())) is not None:
-            for record in handout:
+        while (polled := consumer.polled or self._loop.run(consumer.next_polled())) is not None:
+            for record in polled:
                 yield record
                 if consumer.is_stopping:
                     return
-            consumer.handout = None
+            consumer.polled = None
 
     def batches(self) -> Iterator[list[ConsumerRecord]]:
-        """Yield lists of records of one partition each, as they were fetched: the fastest way to read."""
+        """Yield lists of records, each of one partition, as they were fetched: the fastest way to consume."""
         while (records := self._loop.run(self.asynchronous.next_batch())) is not None:
             yield records
             if self.asynchronous.is_stopping:
                 return
 
     def poll(self, timeout_ms: float = 1000, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return what is there, at most `max_records`; wait up to `timeout_ms` for the first."""
+        """Return available records, at most `max_records`; wait up to `timeout_ms` for the first."""
         return self._loop.run(self.asynchronous.poll(timeout_ms, max_records))
 
     def process(
@@ -54,10 +54,10 @@ class Consumer:
         retry_backoff_ms: int = 100,
         dead_letter_topic: str | None = None,
     ) -> None:
-        """Work on records in parallel, in threads, until `stop` is called from another thread or a handler.
+        """Process records in parallel, in threads, until `stop` is called from another thread or a handler.
 
-        Records of one key, or one partition (`order_by`), are worked on in order. A handler that fails is called again
-        up to `retries` times; then the record goes to the dead-letter topic, or without one the error ends the work.
+        Records of one key, or one partition (`order_by`), are processed in order. A handler that fails is retried up to
+        `retries` times; then the record goes to the dead-letter topic, or, without one, the error is raised.
         """
         self._loop.run(
             self.asynchronous.process(
@@ -71,49 +71,49 @@ class Consumer:
         )
 
     def span(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Trace what is done within this context as work on the record, if the client traces; `process` does so."""
+        """Trace the block as processing of the record, if tracing is on; `process` does so by itself."""
         return self.asynchronous.span(record)
 
     def skip(self, error: UnreadableRecord) -> None:
-        """Go on after a record that could not be read."""
+        """Skip a record that could not be read."""
         self._loop.call(lambda: self.asynchronous.skip(error))
 
-    # --- where to read ----------------------------------------------------------------------------------------------
+    # --- position ---------------------------------------------------------------------------------------------------
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the partitions this consumer reads now."""
+        """Return the partitions assigned to this consumer."""
         return self._loop.call(self.asynchronous.assignment)
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the offset of the next record the user gets."""
+        """Return the offset of the next record to be returned."""
         return self.asynchronous.position(topic, partition)
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Return how many records are still to come of each partition, as of its last fetch."""
+        """Return the lag of each partition in records, as of its last fetch."""
         return self._loop.call(self.asynchronous.lag)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on with the record at `offset`."""
+        """Continue with the record at `offset`."""
         self._loop.run(self.asynchronous.seek(topic, partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go back to the oldest record of these partitions, or of all."""
+        """Seek to the first record of these partitions, or of all."""
         self._loop.run(self.asynchronous.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go to where the next record will be written."""
+        """Seek to the end of these partitions, or of all: only new records are read."""
         self._loop.run(self.asynchronous.seek_to_end(*partitions))
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go to the first record at or after a time; to the end where there is none."""
+        """Seek to the first record at or after a timestamp; to the end where there is none."""
         self._loop.run(self.asynchronous.seek_to_time(timestamp_ms, *partitions))
 
     def seek_to_committed(self) -> None:
-        """Go back to what the group has committed, for example after a transaction was aborted."""
+        """Seek back to the committed offsets of the group, for example after an aborted transaction."""
         self._loop.run(self.asynchronous.seek_to_committed())
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions, or of any, until `resume`."""
+        """Return no records of these partitions, or of any, until `resume`."""
         self._loop.call(lambda: self.asynchronous.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -122,20 +122,20 @@ class Consumer:
     def paused(self) -> list[TopicPartition]:
         return self._loop.call(self.asynchronous.paused)
 
-    # --- committing -------------------------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Save how far the group has read: everything handed out so far, or the next offsets to read given."""
+        """Commit offsets: of all records returned so far, or the given ones, each the next offset to read."""
         self._loop.run(self.asynchronous.commit(offsets))
 
     def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; partitions without one are left out."""
         return self._loop.run(self.asynchronous.committed(*partitions))
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to read ahead. Reading starts by itself; call this to be sure of the partitions before."""
+        """Start prefetching. Polling starts it too; call this to have the partitions assigned before."""
         self._loop.run(self.asynchronous.start())
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class Consumer:
         self._loop.post(self.asynchronous.stop)
 
     def close(self) -> None:
-        """Commit what was handed out, if commits are automatic; leave the group; stop."""
+        """Commit the records returned so far, if auto-commit is on; leave the group; stop."""
         self._loop.run(self.asynchronous.close())
 
     @property

@@ -1,4 +1,4 @@
-"""The one background thread on which all blocking clients of a process run."""
+"""The background thread with the event loop of all blocking clients of a process."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class LoopThread:
         shared._stop()
 
     @classmethod
-    def forget_after_fork(cls) -> None:
-        """A forked child has the memory but not the thread: its first client starts another."""
+    def reset_after_fork(cls) -> None:
+        """A forked child has the memory but not the thread: its first client starts a new one."""
         if cls._shared is not None:
             cls._shared._is_orphan = True
         cls._shared = None
@@ -58,7 +58,7 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise InvalidSetting(
-                "a blocking call from a callback of the client would wait for itself",
+                "a blocking call from a client callback would deadlock",
                 hint="Callbacks must not block; hand the work to another thread.",
             )
         future = self.start(work)
@@ -71,11 +71,12 @@ class LoopThread:
             raise
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run a coroutine on the loop; the future is its result."""
+        """Start a coroutine on the loop; return a future of its result."""
         if self._is_orphan:
             work.close()
             raise ClientClosed(
-                "the client was made before this process was forked", hint="Make one in each process, after the fork."
+                "the client was created before this process was forked",
+                hint="Create one in each process, after the fork.",
             )
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -92,7 +93,7 @@ class LoopThread:
         return self.run(work())
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
-        """Run a function on the loop some time soon."""
+        """Schedule a function on the loop; do not wait."""
         if not self._is_orphan:
             self._loop.call_soon_threadsafe(function, *args)
 
@@ -101,12 +102,12 @@ class LoopThread:
         self._loop.run_forever()
 
     def _stop(self) -> None:
-        if threading.current_thread() is self._thread:  # the last client was collected here: it cannot wait for itself
+        if threading.current_thread() is self._thread:  # collected as garbage here: a thread cannot join itself
             self._loop.stop()
             return
 
         async def finish() -> None:
-            left = asyncio.all_tasks() - {asyncio.current_task()}  # of clients that nobody closed
+            left = asyncio.all_tasks() - {asyncio.current_task()}  # of clients that were not closed
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -119,4 +120,4 @@ class LoopThread:
         self._loop.close()
 
 
-os.register_at_fork(after_in_child=LoopThread.forget_after_fork)
+os.register_at_fork(after_in_child=LoopThread.reset_after_fork)

@@ -1,4 +1,4 @@
-"""Several clients for many threads, each with connections of its own."""
+"""A pool of clients for many threads, each with its own connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flymq.model.errors import ClientClosed, InvalidSetting, RequestTimedOut
 
 
 class FlyMQClientPool:
-    """Lends out up to `size` clients. They are made when they are needed, and lent again afterwards."""
+    """A pool of up to `size` clients, created on demand and reused."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FlyMQClientPool:
 
     @contextmanager
     def get_client(self, timeout_s: float | None = None) -> Iterator[FlyMQClient]:
-        """Lend a client for a `with` block; wait for one while all are lent."""
+        """Borrow a client for a `with` block; wait while all are in use."""
         client = self._take(timeout_s)
         try:
             yield client
@@ -42,7 +42,7 @@ class FlyMQClientPool:
             self._give_back(client)
 
     def close(self) -> None:
-        """Close the clients that are back, and each of the others when it comes back."""
+        """Close idle clients now, and the others when they are returned."""
         with self._changed:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -61,7 +61,7 @@ class FlyMQClientPool:
     def _take(self, timeout_s: float | None) -> FlyMQClient:
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_closed or self._idle or self._count < self._size, timeout_s):
-                raise RequestTimedOut(f"all {self._size} clients of the pool were lent for {timeout_s} s")
+                raise RequestTimedOut(f"all {self._size} clients of the pool were in use for {timeout_s} s")
             if self._is_closed:
                 raise ClientClosed("the pool has been closed")
             if self._idle:

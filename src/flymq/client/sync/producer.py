@@ -1,6 +1,6 @@
-"""Write records from code without an event loop.
+"""The producer for blocking code.
 
-A record goes into its batch in the caller's own thread; the loop is only woken when there is something new to send.
+A record is added to its batch in the caller's thread; the event loop is only woken when there is something to send.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from flymq.client.accumulator import BufferFull, TopicQueues
 from flymq.client.aio.producer import AsyncProducer, batch_result
+from flymq.client.appender import Headers
 from flymq.client.deliveries import Batch, BatchResult, Delivery, OnDelivery, wait_for_batch
-from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
 from flymq.client.sync.loop import LoopThread
 
@@ -21,13 +21,13 @@ from flymq.client.sync.loop import LoopThread
 class Producer:
     """Writes records in batches. `send` returns as soon as the record is in a batch, `produce` when it is written.
 
-    Threads may share one.
+    Thread-safe.
     """
 
     def __init__(self, loop: LoopThread, producer: AsyncProducer) -> None:
         self._loop = loop
         self._producer = producer
-        self._put = producer.intake.put
+        self._append = producer.appender.append
         self._accumulator = producer.sender.accumulator
         self._topics = self._accumulator.topics
 
@@ -42,11 +42,11 @@ class Producer:
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put a record into a batch. Blocks only while the buffer is full. Ask the delivery for its place."""
+        """Add a record to a batch. Blocks only while the buffer is full. The delivery's result is its metadata."""
         queues = self._topics.get(topic) or self._queues(topic)
         while True:
             try:
-                delivery = self._put(queues, value, key, partition, headers, timestamp)
+                delivery = self._append(queues, value, key, partition, headers, timestamp)
                 break
             except BufferFull as full:
                 self._wait_for_room(full.size_bytes)
@@ -64,33 +64,31 @@ class Producer:
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Write one record and return its place."""
+        """Write one record and return its partition and offset."""
         return self.send(topic, value, key, partition=partition, headers=headers, timestamp=timestamp).result()
 
     def produce_batch(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> BatchResult:
-        """Write many records, given as (key, value) pairs or as values, and return their places in the same order."""
+        """Write many records, given as (key, value) pairs or as values; return their metadata in the same order."""
         queues = self._topics.get(topic) or self._queues(topic)
-        shares = self._producer.intake.share_out(queues, messages, partition)
+        split = self._producer.appender.split(queues, messages, partition)
         batches: list[Batch] = []
-        for piece in shares.pieces:
+        for planned in split.planned:
             while True:
                 try:
-                    batches.append(
-                        self._accumulator.add_batch(queues, piece.partition, piece.records, piece.size_bytes)
-                    )
+                    batches.append(self._accumulator.add_batch(queues, *planned))
                     break
                 except BufferFull as full:
                     self._wait_for_room(full.size_bytes)
         for batch in batches:
             wait_for_batch(batch)
-        return batch_result(shares, batches)
+        return batch_result(split, batches)
 
     def flush(self) -> None:
-        """Send everything now and wait until it is written. Raises the first failure nobody has seen yet."""
+        """Send everything now and wait until it is acknowledged. Raises the first error not reported yet."""
         self._loop.run(self._producer.flush())
 
     def close(self) -> None:
-        """Write what is left, then stop."""
+        """Flush, then stop."""
         self._loop.run(self._producer.close())
 
     @property

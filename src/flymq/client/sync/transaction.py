@@ -1,4 +1,4 @@
-"""Transactions from code without an event loop. Records go into batches in the caller's thread, as in `Producer`."""
+"""Transactions for blocking code. Records are batched in the caller's thread, as in `Producer`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any
 
 from flymq.client.aio.transaction import AsyncTransaction
+from flymq.client.appender import Headers
 from flymq.client.deliveries import BatchResult, Delivery
-from flymq.client.intake import Headers
 from flymq.client.records import RecordMetadata
 from flymq.client.sync.consumer import Consumer
 from flymq.client.sync.loop import LoopThread
@@ -25,42 +25,42 @@ class Transaction:
         self._producer = Producer(loop, transaction.producer)
 
     def begin(self) -> Transaction:
-        """Begin; as a context manager it does so by itself."""
+        """Begin; the context manager does so by itself."""
         self._loop.run(self._transaction.begin())
         return self
 
     def send(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> Delivery:
-        """Put a record into the transaction; it is written at the latest when the transaction commits."""
+        """Add a record to the transaction; it is written by the time the transaction commits."""
         self._transaction.check_open()
         return self._producer.send(topic, value, key, headers=headers)
 
     def produce(self, topic: str, value: Any, key: Any = None, *, headers: Headers | None = None) -> RecordMetadata:
-        """Write a record; readers see it once the transaction has committed."""
+        """Write a record; consumers see it once the transaction has committed."""
         self._transaction.check_open()
         return self._producer.produce(topic, value, key, headers=headers)
 
     def produce_batch(self, topic: str, messages: Iterable[Any]) -> BatchResult:
-        """Write many records; readers see them once the transaction has committed."""
+        """Write many records; consumers see them once the transaction has committed."""
         self._transaction.check_open()
         return self._producer.produce_batch(topic, messages)
 
     def commit_consumed(self, consumer: Consumer) -> None:
-        """Commit what a group's consumer has handed out with the transaction: it counts exactly if this commits.
+        """Commit the offsets of a group's consumer as part of the transaction: they count only if it commits.
 
         The consumer must not commit by itself: create it with auto_commit=False.
         """
         self._loop.run(self._transaction.commit_consumed(consumer.asynchronous))
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offsets to read of a group without members: they count exactly if the transaction commits."""
+        """Commit offsets (the next to read) of a group without members, as part of the transaction."""
         self._loop.run(self._transaction.commit_offsets(group, offsets))
 
     def commit(self) -> None:
-        """Make everything visible. Raises, and leaves the transaction to be aborted, if a record was not written."""
+        """Commit: make everything visible. Raises if a record was not written; the transaction must then be aborted."""
         self._loop.run(self._transaction.commit())
 
     def abort(self) -> None:
-        """Make nothing visible."""
+        """Abort: nothing becomes visible."""
         self._loop.run(self._transaction.abort())
 
     def __enter__(self) -> Transaction:

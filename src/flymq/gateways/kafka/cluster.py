@@ -35,15 +35,18 @@ def api_versions(
 def describe_cluster(
     connection: KafkaConnection, request: cluster.DescribeClusterRequest, _version: int
 ) -> cluster.DescribeClusterResponse:
-    broker = connection.broker
+    known = connection.service.cluster
     if request.endpoint_type != _BROKERS:
         return cluster.DescribeClusterResponse(
             error_code=ErrorCode.INVALID_REQUEST, error_message="only brokers can be asked for"
         )
     return cluster.DescribeClusterResponse(
-        cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
-        brokers=[cluster.DescribeClusterBroker(broker.broker_id, *connection.advertised)],
+        cluster_id=known.cluster_id,
+        controller_id=known.controller_id,
+        brokers=[
+            cluster.DescribeClusterBroker(broker.broker_id, broker.host, broker.port)
+            for broker in known.brokers(connection.local_address)
+        ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
         ),
@@ -58,7 +61,8 @@ def find_coordinator(
     )
     error = ErrorCode.NONE if is_known else ErrorCode.COORDINATOR_NOT_AVAILABLE
     message = None if is_known else f"keys of type {request.key_type} have no coordinator here"
-    where = (connection.broker.broker_id, *connection.advertised) if is_known else (-1, "", -1)
+    here = connection.service.cluster.this_broker(connection.local_address)
+    where = (here.broker_id, here.host, here.port) if is_known else (-1, "", -1)
     if version < _MANY_KEYS_FROM:
         return coordinator.FindCoordinatorResponse(0, error, message, *where)
     return coordinator.FindCoordinatorResponse(
@@ -71,12 +75,12 @@ def describe_log_dirs(
 ) -> dirs.DescribeLogDirsResponse:
     asked = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
     topics = []
-    for topic in connection.broker.topics:
-        numbers = set(range(len(topic.partitions))) if asked is None else asked.get(topic.name, set())
+    for topic in connection.service.topics.all(connection.caller):
+        numbers = None if asked is None else asked.get(topic.name, set())
         partitions = [
-            dirs.DescribeLogDirsPartition(number, partition.log.size)
-            for number, partition in enumerate(topic.partitions)
-            if number in numbers
+            dirs.DescribeLogDirsPartition(info.number, info.size)
+            for info in connection.service.topics.partitions(connection.caller, topic)
+            if (numbers is None or info.number in numbers) and info.start_offset >= 0
         ]
         if partitions:
             topics.append(dirs.DescribeLogDirsTopic(topic.name, partitions))

@@ -39,19 +39,19 @@ def describe_configs(
 
 
 def _settings_of(connection: KafkaConnection, kind: int, name: str) -> list[Setting]:
+    service = connection.service
     if kind == TOPIC:
-        return described(connection.broker.topics.get(name))
-    if kind == BROKER and name in ("", str(connection.broker.broker_id)):
+        return described(service.topics.get(connection.caller, name))
+    if kind == BROKER and name in ("", str(service.cluster.broker_id)):
         return _broker_settings(connection)
-    raise InvalidRequest(f"there are settings of topics (2) and of broker {connection.broker.broker_id} (4) only")
+    raise InvalidRequest(f"there are settings of topics (2) and of broker {service.cluster.broker_id} (4) only")
 
 
 def _broker_settings(connection: KafkaConnection) -> list[Setting]:
     """What Kafka's tools ask a broker for, under Kafka's names."""
-    broker = connection.broker
-    defaults = broker.admin.defaults
+    defaults = connection.service.topics.defaults
     plain: dict[str, Any] = {
-        "broker.id": broker.broker_id,
+        "broker.id": connection.service.cluster.broker_id,
         "num.partitions": defaults.partitions,
         "default.replication.factor": defaults.replication_factor,
         "auto.create.topics.enable": str(defaults.auto_create).lower(),
@@ -92,8 +92,9 @@ async def alter_configs(
         try:
             _check_topic(kind)
             given = to_flymq({config.name: config.value for config in resource.configs})
-            changes = {**dict.fromkeys(connection.broker.topics.get(name).entry.settings), **given}
-            await connection.broker.admin.alter(name, changes, validate_only=request.validate_only)
+            overrides = connection.service.topics.get(connection.caller, name).spec.settings
+            changes = {**dict.fromkeys(overrides), **given}
+            await connection.service.topics.alter(connection.caller, name, changes, validate_only=request.validate_only)
             responses.append(alteration.AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name))
         except FlyMQError as error:
             responses.append(alteration.AlterConfigsResourceResponse(code_of(error), error.message, kind, name))
@@ -109,9 +110,10 @@ async def incremental_alter_configs(
         kind, name = resource.resource_type, resource.resource_name
         try:
             _check_topic(kind)
-            current = {setting.name: setting.value for setting in described(connection.broker.topics.get(name))}
+            topic = connection.service.topics.get(connection.caller, name)
+            current = {setting.name: setting.value for setting in described(topic)}
             changes = to_flymq({config.name: _changed(config, current) for config in resource.configs})
-            await connection.broker.admin.alter(name, changes, validate_only=request.validate_only)
+            await connection.service.topics.alter(connection.caller, name, changes, validate_only=request.validate_only)
             responses.append(increment.AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name))
         except FlyMQError as error:
             responses.append(increment.AlterConfigsResourceResponse(code_of(error), error.message, kind, name))

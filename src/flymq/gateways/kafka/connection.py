@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, cast
 
-from flymq.broker.broker import Broker
-from flymq.broker.fetching import WaitingFetch
-from flymq.broker.partition import Slice
-from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
+from flymq.broker.access.login import Login
+from flymq.broker.service.records import Slice, WaitingFetch
+from flymq.broker.service.service import Service
+from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
 from flymq.gateways.outbox import Buffer
@@ -37,8 +37,8 @@ Handler = Callable[["KafkaConnection", Any, int], Any]
 """Takes the connection, the request and its version; returns a response, None for no response at all, an `AnswerLater`
 or a coroutine that returns a response."""
 
-LogIn = Callable[["KafkaConnection", bytes], Coroutine[Any, Any, bool]]
-"""Takes what a client says of itself; tells whether that is true."""
+LogIn = Callable[["KafkaConnection", bytes], Coroutine[Any, Any, bytes]]
+"""Takes the next message of a login; returns the answer to it, or raises that the login has failed."""
 
 _NAMES = {api.value: api.name.lower() for api in Api}
 _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
@@ -58,11 +58,11 @@ class KafkaConnection(Connection):
 
     protocol = "kafka"
 
-    def __init__(self, broker: Broker, shared: SharedByConnections, handlers: Mapping[int, Handler]) -> None:
+    def __init__(self, service: Service, shared: SharedByConnections, handlers: Mapping[int, Handler]) -> None:
         super().__init__(shared)
-        self.broker = broker
-        self.is_logged_in = not broker.access.is_required
-        self.sasl_mechanism = ""
+        self.service = service
+        self.is_logged_in = not service.access.is_required
+        self.login: Login | None = None
         self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
         self._handlers = handlers
@@ -73,12 +73,6 @@ class KafkaConnection(Connection):
     def served(self) -> list[Api]:
         """What can be asked for here."""
         return [Api(api) for api in sorted(self._handlers)]
-
-    @property
-    def advertised(self) -> tuple[str, int]:
-        """The address clients are told: the one this client dialled, unless another is configured."""
-        host, port = self.broker.advertised
-        return host or self.local_address[0], port or self.local_address[1]
 
     # --- receive
 
@@ -92,7 +86,7 @@ class KafkaConnection(Connection):
             for request in self._cutter.buffer_updated(nbytes):
                 self._serve(request)
         except FlyMQError as error:
-            logger.info("%s: %s", self.peer_host, error.message)
+            logger.info("%s: %s", self.caller.address, error.message)
             self.close_when_sent()
         self.send_gathered()
         self.hold(self._cutter.held_bytes)
@@ -115,8 +109,8 @@ class KafkaConnection(Connection):
             return
         if not self.is_logged_in and api not in _BEFORE_LOGIN:
             raise Unauthenticated(f"{Api(api).name} before a login")
-        if not self.client_id:
-            self.client_id = parse_client_id(frame, head)
+        if not self.caller.client_id:
+            self.caller.client_id = parse_client_id(frame, head)
         began_s = self.shared.clock.monotonic_s()
         request = parse_request(api, version, frame, size)
         try:
@@ -124,7 +118,7 @@ class KafkaConnection(Connection):
         except FlyMQError as error:
             result = self._failed(api, error)
         except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
-            logger.exception("%s version %d of %s failed", Api(api).name, version, self.peer_host)
+            logger.exception("%s version %d of %s failed", Api(api).name, version, self.caller.address)
             result = self._failed(api, InternalError())
         if isinstance(result, AnswerLater):
             self._answer_later(head, began_s, result)
@@ -136,17 +130,17 @@ class KafkaConnection(Connection):
             self._served(api, began_s)
 
     def _take_token(self, frame: memoryview, log_in: LogIn) -> None:
-        """Take the login that follows SaslHandshake 0: a frame that is no request, answered by an empty one."""
-        self.takes_token = None
+        """Take a message of the login that follows SaslHandshake 0: a frame that is no request, answered by another."""
         turn = _Turn()
         self._turns.append(turn)
 
-        def answer(done: Later) -> None:
-            if done.exception() is None and done.result():
-                turn.pieces = [bytes(4)]
-                self._reply_in_turn(self.send)
-            else:
+        def answer(done: Awaited) -> None:
+            if done.exception() is not None:
                 self.abort()
+                return
+            message: bytes = done.result()
+            turn.pieces = [len(message).to_bytes(4, "big") + message]
+            self._reply_in_turn(self.send)
 
         self.answer_later(asyncio.ensure_future(log_in(self, bytes(frame))), answer)
 
@@ -166,7 +160,7 @@ class KafkaConnection(Connection):
 
     def _failed(self, api: int, error: FlyMQError) -> Any:
         """Return the response that says a request failed as a whole."""
-        self.shared.requests.failed(self.protocol, error.code)
+        self.service.accounts.failed(self.caller, error)
         response = messages_of(api).RESPONSE()
         if not hasattr(response, "error_code"):
             raise error
@@ -184,29 +178,29 @@ class KafkaConnection(Connection):
         turn = _Turn()
         self._turns.append(turn)
 
-        def answer(done: Later) -> None:
+        def answer(done: Awaited) -> None:
             self._served(head.api, began_s)
             try:
                 turn.pieces = _pieces(head, self._response_of(head, done, later.answer))
             except FlyMQError as error:  # no response can tell it
-                logger.info("%s of %s: %s", Api(head.api).name, self.peer_host, error.message)
+                logger.info("%s of %s: %s", Api(head.api).name, self.caller.address, error.message)
                 self.abort()
             except Exception:  # a bug of ours: the responses behind this one could never leave
-                logger.exception("%s of %s failed", Api(head.api).name, self.peer_host)
+                logger.exception("%s of %s failed", Api(head.api).name, self.caller.address)
                 self.abort()
             else:
                 # A consumer waits for records; the others are many at once, after an fsync.
                 self._reply_in_turn(self.send if isinstance(done, WaitingFetch) else self.send_soon)
 
-        self.answer_later(later.waiting, answer)
+        self.answer_later(later.awaited, answer)
 
-    def _response_of(self, head: RequestHead, done: Later, make: Callable[[Any], Any]) -> Any:
+    def _response_of(self, head: RequestHead, done: Awaited, make: Callable[[Any], Any]) -> Any:
         error = done.exception()
         if error is None:
             return make(done.result())
         if isinstance(error, FlyMQError):
             return self._failed(head.api, error)
-        logger.error("%s of %s failed", Api(head.api).name, self.peer_host, exc_info=error)
+        logger.error("%s of %s failed", Api(head.api).name, self.caller.address, exc_info=error)
         return self._failed(head.api, InternalError())
 
     def _reply(self, pieces: Pieces) -> None:

@@ -20,7 +20,9 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
     INVALID_TOPIC = 17
     NOT_ENOUGH_REPLICAS = 19
     INVALID_REQUIRED_ACKS = 21
@@ -108,6 +110,8 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
     errors.IndeterminateResult: ErrorCode.REQUEST_TIMED_OUT,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
     errors.StaleGeneration: ErrorCode.ILLEGAL_GENERATION,

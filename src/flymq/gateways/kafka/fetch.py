@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
-from flymq.broker.partition import PartitionRead
+from flymq.broker.service.records import Fetched, FetchFrom, FetchQuery, PartitionRead, View
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -19,7 +18,6 @@ from flymq.gateways.kafka.fetch_session import (
     flatten,
     next_session,
 )
-from flymq.gateways.kafka.partitions import find_partition
 from flymq.model.delivery import Isolation
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
@@ -39,10 +37,10 @@ def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> F
     if isinstance(opened, FetchResponse):
         return opened
     query, refused = _query(connection, request, opened)
-    reads = connection.broker.topics.fetch(query)
-    if isinstance(reads, WaitingFetch):
-        return AnswerLater(reads, lambda found: _respond(connection, opened, refused, found))
-    return _respond(connection, opened, refused, reads)
+    fetched = connection.service.records.fetch(connection.caller, query)
+    if isinstance(fetched, Fetched):
+        return _respond(connection, opened, refused, fetched)
+    return AnswerLater(fetched, lambda fetched: _respond(connection, opened, refused, fetched))
 
 
 @dataclass(slots=True)
@@ -79,37 +77,39 @@ def _query(
     connection: KafkaConnection, request: FetchRequest, opened: _Opened
 ) -> tuple[FetchQuery, dict[int, FlyMQError]]:
     """Return what is to be read, and what is wrong with the rest of what is wanted, by its place there."""
-    topics, limits = connection.broker.topics, connection.broker.fetch_limits
+    service, caller = connection.service, connection.caller
     found: list[FetchFrom] = []
     refused: dict[int, FlyMQError] = {}
     for at, each in enumerate(opened.wanted):
-        part = each.request
+        part, topic = each.request, each.topic
         try:
-            partition = find_partition(topics, each.topic, part.partition, part.current_leader_epoch)
-            found.append(FetchFrom(partition.name, part.fetch_offset, max(0, part.partition_max_bytes)))
+            if isinstance(topic, bytes):
+                topic = service.topics.get_by_id(caller, topic).name
+            name = TopicPartition(topic, part.partition)
+            service.records.check_readable(caller, name, part.current_leader_epoch)
+            found.append(FetchFrom(name, part.fetch_offset, max(0, part.partition_max_bytes)))
         except FlyMQError as error:
+            service.accounts.failed(caller, error)
             refused[at] = error
     query = FetchQuery(
         found,
         bytes_min=request.min_bytes,
-        bytes_max=min(max(0, request.max_bytes), limits.bytes_max),
-        wait_ms_max=0 if refused else min(request.max_wait_ms, limits.wait_ms_max),
-        isolation=opened.isolation,
+        bytes_max=max(0, request.max_bytes),
+        wait_ms_max=0 if refused else request.max_wait_ms,
+        view=View.of(opened.isolation),
     )
     return query, refused
 
 
 def _respond(
-    connection: KafkaConnection, opened: _Opened, refused: dict[int, FlyMQError], reads: list[PartitionRead]
+    connection: KafkaConnection, opened: _Opened, refused: dict[int, FlyMQError], fetched: Fetched
 ) -> FetchResponse:
     session = opened.session
     topics: dict[TopicKey, FetchableTopicResponse] = {}
-    found = iter(reads)
+    found = iter(fetched.reads)
     for at, wanted in enumerate(opened.wanted):
         error = refused.get(at)
         read = next(found) if error is None else PartitionRead(TopicPartition("", 0), error=error)
-        if read.error is not None:
-            connection.shared.requests.failed(connection.protocol, read.error.code)
         if opened.is_incremental and not wanted.is_news(read):
             continue
         if session is not None:
@@ -118,13 +118,9 @@ def _respond(
         if topic is None:
             topic = topics[wanted.topic] = _topic(wanted.topic)
         topic.partitions.append(_partition(wanted.request.partition, read, opened.isolation))
-    size = 0
-    for read in reads:
-        if read.length:
-            size += read.length
-            connection.broker.traffic.read(connection.protocol, read.name.topic, read.offsets, read.length)
-    throttle_ms = connection.charge(connection.shared.fetch_quota, size)
-    return FetchResponse(throttle_ms, ErrorCode.NONE, 0 if session is None else session.session_id, [*topics.values()])
+    connection.throttle(fetched.throttle_ms)
+    session_id = 0 if session is None else session.session_id
+    return FetchResponse(fetched.throttle_ms, ErrorCode.NONE, session_id, [*topics.values()])
 
 
 def _topic(key: TopicKey) -> FetchableTopicResponse:

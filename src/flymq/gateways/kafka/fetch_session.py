@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from flymq.broker.partition import PartitionRead
+from flymq.broker.service.records import PartitionRead
 from flymq.wire.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 FULL_EPOCH = 0

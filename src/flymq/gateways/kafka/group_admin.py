@@ -1,10 +1,9 @@
-"""Look at groups from outside, and delete them."""
+"""List, describe and delete groups."""
 
 from __future__ import annotations
 
-from flymq.coordination.consumer_group import ConsumerGroup
-from flymq.coordination.group import Group, GroupState
-from flymq.coordination.groups import AnyGroup
+from flymq.broker.safety import wait_safe
+from flymq.broker.service.groups import CLASSIC, GroupInfo, GroupState
 from flymq.gateways.kafka.cluster import GROUP_OPERATIONS, NO_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -32,15 +31,11 @@ def list_groups(
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     groups = []
-    for group in connection.broker.groups.list():
-        state, type_ = STATES[group.state], _type_of(group)
-        if (not states or state.lower() in states) and (not types or type_ in types):
-            groups.append(listing.ListedGroup(group.name, group.kind, state, type_))
+    for group in connection.service.groups.all(connection.caller):
+        state = STATES[group.state]
+        if (not states or state.lower() in states) and (not types or group.type in types):
+            groups.append(listing.ListedGroup(group.name, group.kind, state, group.type))
     return listing.ListGroupsResponse(groups=groups)
-
-
-def _type_of(group: AnyGroup) -> str:
-    return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
 def describe_groups(
@@ -50,9 +45,7 @@ def describe_groups(
     groups = []
     for name in request.groups:
         try:
-            group = connection.broker.groups.get(name)
-            if not isinstance(group, Group):
-                raise GroupNotFound(f"{name!r} is not a classic group")
+            group = connection.service.groups.describe(connection.caller, name, type_=CLASSIC)
             groups.append(_describe(group, operations))
         except GroupNotFound as error:
             # Older clients take an unknown group for one that is dead.
@@ -61,22 +54,21 @@ def describe_groups(
     return description.DescribeGroupsResponse(groups=groups)
 
 
-def _describe(group: Group, operations: int) -> description.DescribedGroup:
-    is_stable = group.state is GroupState.STABLE
-    protocol = group.value.protocol if is_stable else ""
+def _describe(group: GroupInfo, operations: int) -> description.DescribedGroup:
+    protocol = group.assignor if group.state is GroupState.STABLE else ""
     members = [
         description.DescribedGroupMember(
             member.member_id,
-            member.value.instance or None,
-            member.value.client_id,
-            member.value.host,
-            member.value.metadata(protocol) if protocol else b"",
-            member.value.share if is_stable else b"",
+            member.instance or None,
+            member.client_id,
+            member.host,
+            member.metadata,
+            member.assignment_bytes,
         )
-        for member in group.members.values()
+        for member in group.members
     ]
     return description.DescribedGroup(
-        ErrorCode.NONE, None, group.name, STATES[group.state], group.value.kind, protocol, members, operations
+        ErrorCode.NONE, None, group.name, STATES[group.state], group.kind, protocol, members, operations
     )
 
 
@@ -87,9 +79,7 @@ async def delete_groups(
     for name in request.groups_names:
         code = ErrorCode.NONE
         try:
-            durable = connection.broker.groups.delete(name)
-            if durable is not None:
-                await durable
+            await wait_safe(connection.service.groups.delete(connection.caller, name))
         except FlyMQError as error:
             code = code_of(error)
         results.append(deletion.DeletableGroupResult(name, code))
@@ -99,18 +89,16 @@ async def delete_groups(
 async def offset_delete(
     connection: KafkaConnection, request: forgetting.OffsetDeleteRequest, _version: int
 ) -> forgetting.OffsetDeleteResponse:
-    """Forget what a group has committed for partitions that none of its members reads."""
-    groups = connection.broker.groups
-    in_use = groups.get(request.group_id).topics()
-    gone: list[TopicPartition] = []
+    """Delete committed offsets of partitions that none of the members reads."""
+    names = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    kept, safe = connection.service.groups.delete_offsets(connection.caller, request.group_id, names)
+    await wait_safe(safe)
     topics = []
     for topic in request.topics:
-        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in in_use else ErrorCode.NONE
-        if code is ErrorCode.NONE:
-            gone += [TopicPartition(topic.name, part.partition_index) for part in topic.partitions]
-        parts = [forgetting.OffsetDeleteResponsePartition(part.partition_index, code) for part in topic.partitions]
+        parts = []
+        for part in topic.partitions:
+            is_kept = TopicPartition(topic.name, part.partition_index) in kept
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_kept else ErrorCode.NONE
+            parts.append(forgetting.OffsetDeleteResponsePartition(part.partition_index, code))
         topics.append(forgetting.OffsetDeleteResponseTopic(topic.name, parts))
-    durable = groups.forget_offsets(request.group_id, gone)
-    if durable is not None:
-        await durable
     return forgetting.OffsetDeleteResponse(topics=topics)

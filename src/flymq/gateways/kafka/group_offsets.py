@@ -1,12 +1,11 @@
-"""How far a group has read: commit it, ask for it, forget it."""
+"""Committed offsets of a group: commit and fetch them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flymq.broker.groups import Committer
-from flymq.coordination.entries import OffsetValue
+from flymq.broker.service.groups import Committer, NewOffset, OffsetValue
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -23,11 +22,11 @@ def offset_commit(
     connection: KafkaConnection, request: commits.OffsetCommitRequest, _version: int
 ) -> commits.OffsetCommitResponse | AnswerLater:
     committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id or "")
-    offsets = to_offsets(request.topics, connection.broker.clock.now_ms())
+    offsets = to_offsets(request.topics)
     try:
-        errors, durable = connection.broker.groups.commit(request.group_id, committer, offsets)
+        errors, safe = connection.service.groups.commit(connection.caller, request.group_id, committer, offsets)
     except FlyMQError as error:
-        errors, durable = dict.fromkeys(offsets, error), None
+        errors, safe = dict.fromkeys(offsets, error), None
     response = commits.OffsetCommitResponse(
         topics=[
             commits.OffsetCommitResponseTopic(
@@ -42,14 +41,14 @@ def offset_commit(
             for topic in request.topics
         ]
     )
-    return response if durable is None else AnswerLater(durable, lambda _: response)
+    return response if safe is None else AnswerLater(safe, lambda _: response)
 
 
-def to_offsets(topics: Iterable[Any], now_ms: int) -> dict[TopicPartition, OffsetValue]:
+def to_offsets(topics: Iterable[Any]) -> dict[TopicPartition, NewOffset]:
     """Return the offsets of a commit, within a transaction or not: both requests have the same shape."""
     return {
-        TopicPartition(topic.name, part.partition_index): OffsetValue(
-            part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "", now_ms
+        TopicPartition(topic.name, part.partition_index): NewOffset(
+            part.committed_offset, part.committed_leader_epoch, part.committed_metadata or ""
         )
         for topic in topics
         for part in topic.partitions
@@ -78,7 +77,9 @@ def _fetch_group(
     connection: KafkaConnection, group: fetches.OffsetFetchRequestGroup, *, require_stable: bool
 ) -> fetches.OffsetFetchResponseGroup:
     try:
-        connection.broker.groups.check_reader(group.group_id, group.member_id or "", group.member_epoch)
+        connection.service.groups.check_reader(
+            connection.caller, group.group_id, group.member_id or "", group.member_epoch
+        )
     except FlyMQError as error:
         return fetches.OffsetFetchResponseGroup(group.group_id, error_code=code_of(error))
     found = _committed(connection, group.group_id, _asked(group.topics), require_stable)
@@ -103,8 +104,8 @@ def _committed(
     connection: KafkaConnection, group: str, asked: list[TopicPartition] | None, require_stable: bool
 ) -> Mapping[str, list[Found]]:
     """Return the group's offsets by topic; of a group that is not known, that it has committed none."""
-    groups = connection.broker.groups
-    committed = groups.committed(group)
+    groups = connection.service.groups
+    committed = groups.committed(connection.caller, group)
     found: dict[str, list[Found]] = {}
     for name in sorted(committed) if asked is None else asked:
         value = committed.get(name, OffsetValue(_NO_OFFSET))

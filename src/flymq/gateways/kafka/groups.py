@@ -1,10 +1,8 @@
-"""Consumer groups whose members share out among themselves: join, sync, heartbeat, leave."""
+"""Classic groups, whose members assign partitions among themselves: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 
-from flymq.broker.groups import Committer, Joined
-from flymq.coordination.entries import GroupValue
-from flymq.coordination.group import Group, Join
+from flymq.broker.service.groups import Committer, Join, Joined
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -30,15 +28,15 @@ def join_group(connection: KafkaConnection, request: JoinGroupRequest, version: 
         tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         request.member_id,
         request.group_instance_id or "",
-        connection.client_id,
-        connection.peer_host,
+        connection.caller.client_id,
+        connection.caller.address,
         request.session_timeout_ms,
         request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
         kind=request.protocol_type,
     )
     needs_id = version >= _MEMBER_IDS_ARE_TOLD_FIRST_FROM
     try:
-        joined = connection.broker.groups.join(request.group_id, join, needs_id=needs_id)
+        joined = connection.service.groups.join(connection.caller, request.group_id, join, needs_id=needs_id)
     except MemberIdRequired as error:
         return JoinGroupResponse(error_code=code_of(error), member_id=error.member_id)
     except FlyMQError as error:
@@ -62,32 +60,30 @@ def _joined(joined: Joined) -> JoinGroupResponse:
 
 
 def sync_group(connection: KafkaConnection, request: SyncGroupRequest, _version: int) -> AnswerLater:
-    groups = connection.broker.groups
+    groups = connection.service.groups
     member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
-    shares = {each.member_id: each.assignment for each in request.assignments}
-    share = groups.sync(request.group_id, member, shares)
-    group = groups.get(request.group_id)
-    assert isinstance(group, Group)
-    value = group.value
-    return AnswerLater(share, lambda own: _synced(request, value, own))
+    assignments = {each.member_id: each.assignment for each in request.assignments}
+    assigned = groups.sync(connection.caller, request.group_id, member, assignments)
+    kind, protocol = groups.protocol_of(connection.caller, request.group_id)
+    return AnswerLater(assigned, lambda assignment: _synced(request, kind, protocol, assignment))
 
 
-def _synced(request: SyncGroupRequest, value: GroupValue, share: bytes) -> SyncGroupResponse:
-    for asked, actual in ((request.protocol_type, value.kind), (request.protocol_name, value.protocol)):
+def _synced(request: SyncGroupRequest, kind: str, protocol: str, assignment: bytes) -> SyncGroupResponse:
+    for asked, actual in ((request.protocol_type, kind), (request.protocol_name, protocol)):
         if asked is not None and asked != actual:
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return SyncGroupResponse(protocol_type=value.kind, protocol_name=value.protocol, assignment=share)
+    return SyncGroupResponse(protocol_type=kind, protocol_name=protocol, assignment=assignment)
 
 
 def heartbeat(connection: KafkaConnection, request: HeartbeatRequest, _version: int) -> HeartbeatResponse:
     member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
-    connection.broker.groups.heartbeat(request.group_id, member)
+    connection.service.groups.heartbeat(connection.caller, request.group_id, member)
     return HeartbeatResponse()
 
 
 def leave_group(connection: KafkaConnection, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
     if version < _MANY_LEAVE_FROM:
-        connection.broker.groups.leave(request.group_id, request.member_id)
+        connection.service.groups.leave(connection.caller, request.group_id, request.member_id)
         return LeaveGroupResponse()
     return LeaveGroupResponse(members=[_leave(connection, request.group_id, member) for member in request.members])
 
@@ -95,7 +91,8 @@ def leave_group(connection: KafkaConnection, request: LeaveGroupRequest, version
 def _leave(connection: KafkaConnection, group: str, member: MemberIdentity) -> MemberResponse:
     code = ErrorCode.NONE
     try:
-        connection.broker.groups.leave(group, member.member_id, instance=member.group_instance_id or "")
+        instance = member.group_instance_id or ""
+        connection.service.groups.leave(connection.caller, group, member.member_id, instance=instance)
     except FlyMQError as error:
         code = code_of(error)
     return MemberResponse(member.member_id, member.group_instance_id, code)

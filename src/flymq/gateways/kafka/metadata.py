@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from flymq.broker.topics import Topic
+from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -25,11 +25,11 @@ from flymq.wire.kafka.values import NO_ID
 def metadata(
     connection: KafkaConnection, request: MetadataRequest, version: int
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    wanted = request.topics
+    wanted, topics = request.topics, connection.service.topics
     if wanted is None or (version == 0 and not wanted):
-        return _respond(connection, request, [_topic(topic, request) for topic in connection.broker.topics])
+        return _respond(connection, request, [_topic(topic, request) for topic in topics.all(connection.caller)])
     if request.allow_auto_topic_creation and any(
-        each.name and each.name not in connection.broker.topics for each in wanted
+        each.name and not topics.exists(connection.caller, each.name) for each in wanted
     ):
         return _create_and_respond(connection, request, wanted)
     return _respond(connection, request, [_find(connection, request, each) for each in wanted])
@@ -44,16 +44,19 @@ async def _create_and_respond(
             topics.append(_find(connection, request, each))
             continue
         try:
-            topics.append(_topic(await connection.broker.admin.get_or_create(each.name), request))
+            found = await connection.service.topics.get_or_create(connection.caller, each.name)
+            topics.append(_topic(found, request))
         except FlyMQError as error:
             topics.append(MetadataResponseTopic(code_of(error), each.name))
     return _respond(connection, request, topics)
 
 
 def _find(connection: KafkaConnection, request: MetadataRequest, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    topics = connection.broker.topics
+    topics, caller = connection.service.topics, connection.caller
     try:
-        return _topic(topics.get_by_id(wanted.topic_id) if wanted.name is None else topics.get(wanted.name), request)
+        if wanted.name is None:
+            return _topic(topics.get_by_id(caller, wanted.topic_id), request)
+        return _topic(topics.get(caller, wanted.name), request)
     except FlyMQError as error:
         return MetadataResponseTopic(code_of(error), wanted.name, wanted.topic_id)
 
@@ -61,11 +64,14 @@ def _find(connection: KafkaConnection, request: MetadataRequest, wanted: Metadat
 def _respond(
     connection: KafkaConnection, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    broker = connection.broker
+    cluster = connection.service.cluster
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(broker.broker_id, *connection.advertised)],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
+        brokers=[
+            MetadataResponseBroker(broker.broker_id, broker.host, broker.port)
+            for broker in cluster.brokers(connection.local_address)
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS
@@ -83,7 +89,7 @@ def _topic(topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
             MetadataResponsePartition(
                 ErrorCode.NONE, number, state.leader, state.leader_epoch, state.replicas, state.isr
             )
-            for number, state in enumerate(topic.states)
+            for number, state in enumerate(topic.partitions)
         ],
         TOPIC_OPERATIONS if request.include_topic_authorized_operations else NO_OPERATIONS,
     )
@@ -93,8 +99,8 @@ def describe_topic_partitions(
     connection: KafkaConnection, request: pages.DescribeTopicPartitionsRequest, _version: int
 ) -> pages.DescribeTopicPartitionsResponse:
     """The same, in pages: topics in the order of their names, from a cursor on, up to a number of partitions."""
-    broker = connection.broker
-    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in broker.topics})
+    topics, caller = connection.service.topics, connection.caller
+    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in topics.all(caller)})
     first = request.cursor or pages.Cursor()
     left = max(1, min(request.response_partition_limit, 2000))
     response = pages.DescribeTopicPartitionsResponse()
@@ -105,16 +111,16 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = pages.Cursor(name, 0)
             break
-        if name not in broker.topics:
+        if not topics.exists(caller, name):
             response.topics.append(
                 pages.DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_ID)
             )
             continue
-        topic = broker.topics.get(name)
-        numbers = range(len(topic.states))[start : start + left]
+        topic = topics.get(caller, name)
+        numbers = range(len(topic.partitions))[start : start + left]
         response.topics.append(_page(topic, numbers))
         left -= len(numbers)
-        if start + len(numbers) < len(topic.states):
+        if start + len(numbers) < len(topic.partitions):
             response.next_cursor = pages.Cursor(name, start + len(numbers))
             break
     return response
@@ -123,7 +129,7 @@ def describe_topic_partitions(
 def _page(topic: Topic, numbers: range) -> pages.DescribeTopicPartitionsResponseTopic:
     partitions = []
     for number in numbers:
-        state = topic.states[number]
+        state = topic.partitions[number]
         partitions.append(
             pages.DescribeTopicPartitionsResponsePartition(
                 ErrorCode.NONE, number, state.leader, state.leader_epoch, state.replicas, state.isr

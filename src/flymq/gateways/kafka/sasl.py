@@ -1,7 +1,7 @@
-"""Login by SASL PLAIN: a name and a password in one message. Over TLS, unless the network is trusted.
+"""Login by SASL: the client chooses a mechanism, then messages go back and forth until it has proven who it is.
 
-After version 1 of the handshake that message is part of a request; after version 0, which older clients use, it is a
-frame of its own.
+After version 1 of the handshake those messages are part of requests; after version 0, which older clients use, each is
+a frame of its own. A failed login ends the connection.
 """
 
 from __future__ import annotations
@@ -12,41 +12,40 @@ from flymq.model.errors import AuthenticationFailed
 from flymq.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from flymq.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-PLAIN = "PLAIN"
-
 
 def handshake(connection: KafkaConnection, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
-    if request.mechanism != PLAIN:
-        return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, [PLAIN])
-    connection.sasl_mechanism = PLAIN
+    access = connection.service.access
+    if request.mechanism not in access.mechanisms:
+        return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, access.mechanisms)
+    connection.login = access.begin(request.mechanism, connection.caller.address)
     if version == 0:
         connection.takes_token = log_in
-    return SaslHandshakeResponse(ErrorCode.NONE, [PLAIN])
+    return SaslHandshakeResponse(ErrorCode.NONE, access.mechanisms)
 
 
 async def authenticate(
     connection: KafkaConnection, request: SaslAuthenticateRequest, _version: int
 ) -> SaslAuthenticateResponse:
-    if not connection.sasl_mechanism:
+    if connection.login is None:
         return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake comes before SaslAuthenticate")
-    if not await log_in(connection, request.auth_bytes):
+    try:
+        answer = await log_in(connection, request.auth_bytes)
+    except AuthenticationFailed as error:
         connection.close_when_sent()
-        return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "unknown user or wrong password")
-    return SaslAuthenticateResponse()
+        return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, error.message)
+    return SaslAuthenticateResponse(auth_bytes=answer)
 
 
-async def log_in(connection: KafkaConnection, message: bytes) -> bool:
-    """Let a client in if its name and password are right."""
-    user, password = _parse_plain(message)
-    if not await connection.broker.access.login(user, password, connection.peer_host):
-        connection.shared.requests.failed(connection.protocol, AuthenticationFailed.code)
-        return False
-    connection.principal = user
-    connection.is_logged_in = True
-    return True
-
-
-def _parse_plain(message: bytes) -> tuple[str, str]:
-    """Return name and password from `[authorization id] NUL name NUL password`; empty ones when it is none."""
-    parts = message.decode(errors="replace").split("\0")
-    return (parts[1], parts[2]) if len(parts) == 3 else ("", "")
+async def log_in(connection: KafkaConnection, message: bytes) -> bytes:
+    """Take the next step of a login; return the broker's answer to it."""
+    assert connection.login is not None, "a handshake has begun the login"
+    try:
+        step = await connection.login.step(message)
+    except AuthenticationFailed as error:
+        connection.service.accounts.failed(connection.caller, error)
+        raise
+    if step.principal is not None:
+        connection.caller.principal = step.principal
+        connection.is_logged_in = True
+        connection.takes_token = None
+    return step.challenge

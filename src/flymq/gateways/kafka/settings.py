@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from flymq.broker.topics import Topic
+from flymq.broker.service.topics import Topic
 from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
 
@@ -70,7 +70,7 @@ def described(topic: Topic) -> list[Setting]:
     texts = {f.metadata["name"]: f.metadata["text"] for f in fields(TopicConfig)}
     found = []
     for name, value in topic.config.to_mapping().items():
-        source = FROM_TOPIC if name in topic.entry.settings else FROM_DEFAULTS
+        source = FROM_TOPIC if name in topic.spec.settings else FROM_DEFAULTS
         kind = _LIST if name == _POLICY else _LONG if isinstance(value, int) else _TEXT
         kafka_name, kafka_value = _to_kafka(name, value)
         found.append(Setting(kafka_name, kafka_value, source, kind, texts[name]))

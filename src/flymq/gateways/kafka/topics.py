@@ -1,14 +1,15 @@
-"""Make, grow and delete topics."""
+"""Create, extend and delete topics."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from flymq.broker.topics import Topic
+from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.settings import described, to_flymq
 from flymq.model.errors import FlyMQError, InvalidPartitions, InvalidReplicationFactor, InvalidRequest
+from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import create_partitions as growth
 from flymq.wire.kafka.messages import create_topics as creation
 from flymq.wire.kafka.messages import delete_topics as deletion
@@ -39,8 +40,8 @@ async def _create(
 ) -> creation.CreatableTopicResult:
     partitions, replicas = _sizes(connection, wanted)
     settings = to_flymq({config.name: config.value for config in wanted.configs})
-    admin = connection.broker.admin
-    topic = await admin.create(
+    topic = await connection.service.topics.create(
+        connection.caller,
         wanted.name,
         partitions=partitions,
         replication_factor=replicas,
@@ -48,7 +49,7 @@ async def _create(
         validate_only=validate_only,
     )
     if topic is None:
-        defaults = admin.defaults
+        defaults = connection.service.topics.defaults
         return creation.CreatableTopicResult(
             wanted.name,
             num_partitions=partitions or defaults.partitions,
@@ -59,7 +60,7 @@ async def _create(
         topic.name,
         topic.topic_id.bytes,
         num_partitions=len(topic.partitions),
-        replication_factor=topic.entry.replication_factor,
+        replication_factor=topic.replication_factor,
         configs=_configs(topic),
     )
 
@@ -80,8 +81,9 @@ def _sizes(connection: KafkaConnection, wanted: creation.CreatableTopic) -> tupl
 
 
 def _check_brokers(connection: KafkaConnection, assignments: list[list[int]]) -> None:
-    if any(brokers != [connection.broker.broker_id] for brokers in assignments):
-        raise InvalidReplicationFactor(f"every partition lives on broker {connection.broker.broker_id} alone")
+    broker_id = connection.service.cluster.broker_id
+    if any(brokers != [broker_id] for brokers in assignments):
+        raise InvalidReplicationFactor(f"every partition is on broker {broker_id} alone")
 
 
 def _configs(topic: Topic) -> list[creation.CreatableTopicConfigs]:
@@ -99,10 +101,10 @@ async def delete_topics(
     for each in wanted:
         name, topic_id = each.name, each.topic_id
         try:
-            topics = connection.broker.topics
-            topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
+            topics, caller = connection.service.topics, connection.caller
+            topic = topics.get_by_id(caller, topic_id) if name is None else topics.get(caller, name)
             name, topic_id = topic.name, topic.topic_id.bytes
-            await connection.broker.admin.delete(name)
+            await topics.delete(caller, name)
             results.append(deletion.DeletableTopicResult(name, topic_id))
         except FlyMQError as error:
             results.append(deletion.DeletableTopicResult(name, topic_id, code_of(error), error.message))
@@ -123,12 +125,13 @@ async def create_partitions(
 
 
 async def _grow(connection: KafkaConnection, wanted: growth.CreatePartitionsTopic, validate_only: bool) -> None:
-    topic = connection.broker.topics.get(wanted.name)
+    topics, caller = connection.service.topics, connection.caller
+    topic = topics.get(caller, wanted.name)
     if wanted.assignments is not None:
         if len(wanted.assignments) != wanted.count - len(topic.partitions):
             raise InvalidRequest("assignments name the partitions to be added, each once")
         _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
-    await connection.broker.admin.add_partitions(wanted.name, wanted.count, validate_only=validate_only)
+    await topics.add_partitions(caller, wanted.name, wanted.count, validate_only=validate_only)
 
 
 def elect_leaders(
@@ -139,9 +142,8 @@ def elect_leaders(
     for topic in request.topic_partitions or ():
         found = []
         for number in topic.partitions:
-            is_known = topic.topic in connection.broker.topics and 0 <= number < len(
-                connection.broker.topics.get(topic.topic).partitions
-            )
+            name = TopicPartition(topic.topic, number)
+            is_known = connection.service.topics.is_partition(connection.caller, name)
             code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             found.append(election.PartitionResult(number, code))
         results.append(election.ReplicaElectionResult(topic.topic, found))

@@ -6,20 +6,17 @@ keep their epoch from one transaction to the next, unless they ask for another.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 
-from flymq.broker.groups import Committer
-from flymq.coordination.entries import ProducerIdentity, TransactionState
-from flymq.gateways.connection import AnswerLater
+from flymq.broker.safety import Safe
+from flymq.broker.service.groups import Committer
+from flymq.broker.service.transactions import ProducerIdentity, TransactionState
+from flymq.gateways.connection import answer_when
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.group_offsets import to_offsets
-from flymq.gateways.kafka.waiting import when_all_done
 from flymq.model.errors import (
     FlyMQError,
-    InvalidTransactionState,
     ProducerFenced,
     StaleMemberEpoch,
     TransactionAborted,
@@ -67,9 +64,9 @@ def _code(error: FlyMQError, *, names_fenced: bool) -> ErrorCode:
 async def init_producer_id(
     connection: KafkaConnection, request: InitProducerIdRequest, version: int
 ) -> InitProducerIdResponse:
-    broker, name = connection.broker, request.transactional_id
+    transactions, caller, name = connection.service.transactions, connection.caller, request.transactional_id
     if name is None:
-        return InitProducerIdResponse(producer_id=await broker.producer_ids.take())
+        return InitProducerIdResponse(producer_id=(await transactions.new_producer(caller)).producer_id)
     if not name:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
     expected = None
@@ -77,9 +74,9 @@ async def init_producer_id(
         expected = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
         try:
-            producer = await broker.transactions.init(name, request.transaction_timeout_ms, expected=expected)
+            producer = await transactions.init(caller, name, request.transaction_timeout_ms, expected=expected)
         except TransactionAborted:  # by the broker: nobody else has taken over, so the same producer may go on
-            producer = await broker.transactions.init(name, request.transaction_timeout_ms)
+            producer = await transactions.init(caller, name, request.transaction_timeout_ms)
     except FlyMQError as error:
         return InitProducerIdResponse(error_code=_code(error, names_fenced=version >= _FENCED_AT_INIT_HAS_A_NAME_FROM))
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
@@ -88,45 +85,21 @@ async def init_producer_id(
 # --- within a transaction -------------------------------------------------------------------------------------------
 
 
-def _reach(
-    connection: KafkaConnection,
-    name: str,
-    producer: ProducerIdentity,
-    *,
-    partitions: Sequence[TopicPartition] = (),
-    groups: Sequence[str] = (),
-) -> list[asyncio.Future[None]]:
-    """Let the transaction reach further, and begin it if none is open."""
-    transactions = connection.broker.transactions
-    try:
-        return transactions.add(name, producer, partitions=partitions, groups=groups)
-    except InvalidTransactionState:
-        transactions.begin(name, producer)
-        return transactions.add(name, producer, partitions=partitions, groups=groups)
-
-
-def _later(waiting: Sequence[asyncio.Future[None]], response: Any) -> Any:
-    return AnswerLater(when_all_done(waiting), lambda _: response) if waiting else response
-
-
 def add_partitions_to_txn(
     connection: KafkaConnection, request: partitions_wire.AddPartitionsToTxnRequest, version: int
 ) -> Any:
     """All of the partitions are added, or none."""
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     names = [TopicPartition(topic.name, number) for topic in request.topics for number in topic.partitions]
+    transactions, caller = connection.service.transactions, connection.caller
     codes: dict[TopicPartition, ErrorCode] = {}
-    waiting: list[asyncio.Future[None]] = []
-    for name in names:
-        try:
-            connection.broker.topics.partition(name)
-        except FlyMQError as error:
-            codes[name] = code_of(error)
-    if codes:
-        codes = {**dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes}
+    safe: Safe = None
+    if errors := transactions.check_partitions(caller, names):
+        codes = dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        codes |= {name: code_of(error) for name, error in errors.items()}
     else:
         try:
-            waiting = _reach(connection, request.transactional_id, producer, partitions=names)
+            safe = transactions.add(caller, request.transactional_id, producer, partitions=names)
         except FlyMQError as error:
             codes = dict.fromkeys(names, _code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
     results = [
@@ -141,29 +114,32 @@ def add_partitions_to_txn(
         )
         for topic in request.topics
     ]
-    return _later(waiting, partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+    response = partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    return answer_when(safe, lambda: response)
 
 
 def add_offsets_to_txn(connection: KafkaConnection, request: groups_wire.AddOffsetsToTxnRequest, version: int) -> Any:
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        waiting = _reach(connection, request.transactional_id, producer, groups=[request.group_id])
+        safe = connection.service.transactions.add(
+            connection.caller, request.transactional_id, producer, groups=[request.group_id]
+        )
     except FlyMQError as error:
         return groups_wire.AddOffsetsToTxnResponse(
             error_code=_code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM)
         )
-    return _later(waiting, groups_wire.AddOffsetsToTxnResponse())
+    return answer_when(safe, groups_wire.AddOffsetsToTxnResponse)
 
 
 def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffsetCommitRequest, _version: int) -> Any:
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     committer = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
-    offsets = to_offsets(request.topics, connection.broker.clock.now_ms())
-    waiting: list[asyncio.Future[None]] = []
+    offsets = to_offsets(request.topics)
+    safe: Safe = None
     errors: dict[TopicPartition, FlyMQError]
     try:
-        errors, waiting = connection.broker.transactions.commit_offsets(
-            request.transactional_id, producer, request.group_id, committer, offsets
+        errors, safe = connection.service.transactions.commit_offsets(
+            connection.caller, request.transactional_id, producer, request.group_id, committer, offsets
         )
     except FlyMQError as error:
         errors = dict.fromkeys(offsets, error)
@@ -180,14 +156,15 @@ def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffs
         )
         for topic in request.topics
     ]
-    return _later(waiting, offsets_wire.TxnOffsetCommitResponse(topics=topics))
+    response = offsets_wire.TxnOffsetCommitResponse(topics=topics)
+    return answer_when(safe, lambda: response)
 
 
 async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: int) -> EndTxnResponse:
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        await connection.broker.transactions.end(
-            request.transactional_id, producer, commit=request.committed, keeps_epoch=True
+        await connection.service.transactions.end(
+            connection.caller, request.transactional_id, producer, commit=request.committed, keeps_epoch=True
         )
     except FlyMQError as error:
         return EndTxnResponse(error_code=_code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
@@ -202,9 +179,9 @@ def list_transactions(
 ) -> listing.ListTransactionsResponse:
     known = set(_STATES.values())
     states = set(request.state_filters) & known
-    now_ms = connection.broker.clock.now_ms()
+    now_ms = connection.shared.clock.now_ms()
     found = []
-    for name, value in connection.broker.transactions.known():
+    for name, value in connection.service.transactions.all(connection.caller):
         age_ms = now_ms - value.began_at_ms if value.began_at_ms >= 0 else -1
         if (
             (not request.state_filters or _STATES[value.state] in states)
@@ -219,7 +196,7 @@ def list_transactions(
 def describe_transactions(
     connection: KafkaConnection, request: description.DescribeTransactionsRequest, _version: int
 ) -> description.DescribeTransactionsResponse:
-    known = dict(connection.broker.transactions.known())
+    known = dict(connection.service.transactions.all(connection.caller))
     found = []
     for name in request.transactional_ids:
         value = known.get(name)

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from flymq.broker.broker import Broker
-from flymq.broker.partition import Slice
-from flymq.gateways.connection import AnswerLater, Connection, Later, SharedByConnections
+from flymq.broker.service.records import Slice
+from flymq.broker.service.service import Service
+from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
 from flymq.wire.first_bytes import Speaks
@@ -22,7 +22,7 @@ from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.opcodes import Opcode
 
 if TYPE_CHECKING:
-    from flymq.gateways.native.push import Subscription
+    from flymq.gateways.native.push import Push
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class NativeConnection(Connection):
 
     protocol = "native"
 
-    def __init__(self, broker: Broker, shared: SharedByConnections, handlers: dict[int, Handler]) -> None:
+    def __init__(self, service: Service, shared: SharedByConnections, handlers: dict[int, Handler]) -> None:
         super().__init__(shared)
-        self.broker = broker
-        self.subscriptions: dict[int, Subscription] = {}
-        self.is_logged_in = not broker.access.is_required
+        self.service = service
+        self.pushes: dict[int, Push] = {}
+        self.is_logged_in = not service.access.is_required
         self._handlers = handlers
         self._cutter = FrameCutter(shared.scratch, payload_bytes_max=shared.limits.request_bytes_max)
 
@@ -77,13 +77,13 @@ class NativeConnection(Connection):
 
     def eof_received(self) -> bool:
         if not self._cutter.is_between_frames:
-            logger.info("%s ended within a frame", self.peer_host)
+            logger.info("%s ended within a frame", self.caller.address)
         self.close_when_sent()
         return True  # answers to what was asked before still leave
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for subscription in list(self.subscriptions.values()):
-            subscription.stop()
+        for push in list(self.pushes.values()):
+            push.stop()
         super().connection_lost(exc)
 
     # --- serve
@@ -102,7 +102,7 @@ class NativeConnection(Connection):
             self._reply_error(error, peek_id(payload))
             return
         except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
-            logger.exception("opcode %#04x of %s failed", opcode, self.peer_host)
+            logger.exception("opcode %#04x of %s failed", opcode, self.caller.address)
             self._reply_error(InternalError(), peek_id(payload))
             return
         if result is None or isinstance(result, (Message, list)):
@@ -114,7 +114,7 @@ class NativeConnection(Connection):
             self._answer_later(opcode, request.id, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
 
     def _answer_later(self, opcode: int, request_id: int, began_s: float, later: AnswerLater) -> None:
-        def answer(done: Later) -> None:
+        def answer(done: Awaited) -> None:
             self._served(opcode, began_s)
             error = done.exception()
             if error is None:
@@ -122,16 +122,16 @@ class NativeConnection(Connection):
             elif isinstance(error, FlyMQError):
                 self._reply_error(error, request_id)
             else:
-                logger.error("opcode %#04x of %s failed", opcode, self.peer_host, exc_info=error)
+                logger.error("opcode %#04x of %s failed", opcode, self.caller.address, exc_info=error)
                 self._reply_error(InternalError(), request_id)
 
-        self.answer_later(later.waiting, answer)
+        self.answer_later(later.awaited, answer)
 
     def _served(self, opcode: int, began_s: float) -> None:
         self.shared.requests.observe(self.protocol, _NAMES[opcode], self.shared.clock.monotonic_s() - began_s)
 
     def _reply_error(self, error: FlyMQError, request_id: int) -> None:
-        self.shared.requests.failed(self.protocol, error.code)
+        self.service.accounts.failed(self.caller, error)
         self.send_soon([encode_error(error, request_id)])
 
     def _answer(self, opcode: int, request_id: int, answer: Answer) -> None:

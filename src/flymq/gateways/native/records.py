@@ -2,78 +2,71 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from flymq.broker.fetching import FetchFrom, FetchQuery
-from flymq.broker.partition import Partition, PartitionRead
-from flymq.gateways.connection import AnswerLater
+from flymq.broker.service.records import (
+    Fetched,
+    FetchFrom,
+    FetchQuery,
+    NewRecord,
+    PartitionRead,
+    Produced,
+    ProducePart,
+    View,
+)
+from flymq.gateways.connection import AnswerLater, answer_when
 from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
-from flymq.gateways.native.waiting import Later, when_done
-from flymq.model.delivery import Acks, Isolation
-from flymq.model.errors import FlyMQError, OffsetOutOfRange, RecordNotFound
+from flymq.model.delivery import Acks
+from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
-from flymq.record.batch import encode_batch
-from flymq.record.reading import parse_records
-from flymq.storage.log import TimedOffset
 from flymq.wire.native.fetch_frames import encode_around
 from flymq.wire.native.messages import records as wire
-from flymq.wire.native.messages.fields import ANY_PARTITION, Failure
+from flymq.wire.native.messages.fields import Failure
 
 # --- produce --------------------------------------------------------------------------------------------------------
 
 
-def produce(connection: NativeConnection, request: wire.Produce) -> Answer | Later | Any:
+def produce(connection: NativeConnection, request: wire.Produce) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
     """One record: the broker makes the batch and chooses the partition."""
-    if request.topic not in connection.broker.topics:
-        return _create_and_produce(connection, _keep_record(request))
+    if missing := connection.service.records.missing_topics((request.topic,)):
+        return _create_and_publish(connection, _keep_record(request), missing)
+    if request.acks is not Acks.NONE:
+        return _publish(connection, request)
+    _publish_unanswered(connection, request)
+    return None
+
+
+async def _create_and_publish(connection: NativeConnection, request: wire.Produce, missing: list[str]) -> Answer:
+    await connection.service.records.create_topics(connection.caller, missing)
     if request.acks is Acks.NONE:
-        with suppress(FlyMQError):  # who wants no answer wants none
-            _produce(connection, request)
+        _publish_unanswered(connection, request)
         return None
-    return _produce(connection, request)
+    answer = _publish(connection, request)
+    return answer.answer(await answer.awaited) if isinstance(answer, AnswerLater) else answer
 
 
-async def _create_and_produce(connection: NativeConnection, request: wire.Produce) -> Answer:
+def _publish_unanswered(connection: NativeConnection, request: wire.Produce) -> None:
+    """Write a record whose sender wants no answer, not even that it failed."""
     try:
-        await connection.broker.admin.get_or_create(request.topic)
-        result = _produce(connection, request)
-    except FlyMQError:
-        if request.acks is Acks.NONE:
-            return None
-        raise
-    return await _unless_unwanted(request.acks, result)
+        _publish(connection, request)
+    except FlyMQError as error:
+        connection.service.accounts.failed(connection.caller, error)
 
 
-async def _unless_unwanted(acks: Acks, result: Answer | Later) -> Answer:
-    if acks is Acks.NONE:
-        return None
-    return await result if isinstance(result, asyncio.Future) else result
-
-
-def _produce(connection: NativeConnection, request: wire.Produce) -> wire.ProduceAnswer | Later:
-    broker = connection.broker
-    topic = broker.topics.get(request.topic)
-    partition = topic.choose_partition(request.key) if request.partition == ANY_PARTITION else request.partition
-    timestamp = broker.clock.now_ms() if request.timestamp < 0 else request.timestamp
-    record = (
-        None if request.key is None else bytes(request.key),
-        None if request.value is None else bytes(request.value),
-        [(name, None if value is None else bytes(value)) for name, value in request.headers],
-        timestamp,
+def _publish(connection: NativeConnection, request: wire.Produce) -> wire.ProduceAnswer | AnswerLater:
+    record = NewRecord(request.key, request.value, request.headers, request.timestamp)
+    published, safe = connection.service.records.publish(
+        connection.caller, request.topic, record, request.acks, partition=request.partition
     )
-    batch = encode_batch([record])
-    connection.charge(connection.shared.produce_quota, len(batch))
-    appended, durable = broker.topics.produce(TopicPartition(request.topic, partition), batch, request.acks)
-    broker.traffic.wrote(connection.protocol, request.topic, 1, len(batch))
-    if appended.append_time_ms >= 0:
-        timestamp = appended.append_time_ms
+    connection.throttle(published.throttle_ms)
     answer = wire.ProduceAnswer(
-        topic=request.topic, partition=partition, offset=appended.base_offset, timestamp=timestamp
+        topic=request.topic,
+        partition=published.name.partition,
+        offset=published.offset,
+        timestamp=published.timestamp_ms,
     )
-    return answer if durable is None else when_done([durable], answer)
+    return answer if safe is None else AnswerLater(safe, lambda _: answer)
 
 
 def _keep_record(request: wire.Produce) -> wire.Produce:
@@ -84,15 +77,16 @@ def _keep_record(request: wire.Produce) -> wire.Produce:
     return request
 
 
-def produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> Answer | Later | Any:
+def produce_batch(
+    connection: NativeConnection, request: wire.ProduceBatch
+) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
     """Ready-made batches for several partitions; each succeeds or fails on its own."""
-    broker = connection.broker
-    if broker.admin.defaults.auto_create:
-        for part in request.partitions:
-            if part.topic not in broker.topics:
-                return _create_and_produce_batch(connection, _keep_batches(request))
-    result = _produce_batch(connection, request)
-    return None if request.acks is Acks.NONE else result
+    if missing := connection.service.records.missing_topics([part.topic for part in request.partitions]):
+        return _create_and_produce(connection, _keep_batches(request), missing)
+    produced = _produce(connection, request)
+    if request.acks is Acks.NONE:
+        return None
+    return answer_when(produced.decided, lambda: _produce_answer(produced))  # type: ignore[no-any-return]
 
 
 def _keep_batches(request: wire.ProduceBatch) -> wire.ProduceBatch:
@@ -102,45 +96,37 @@ def _keep_batches(request: wire.ProduceBatch) -> wire.ProduceBatch:
     return request
 
 
-async def _create_and_produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> Answer:
-    for topic in {part.topic for part in request.partitions}:
-        with suppress(FlyMQError):  # a name that cannot be a topic's is reported with its partition
-            await connection.broker.admin.get_or_create(topic)
-    return await _unless_unwanted(request.acks, _produce_batch(connection, request))
+async def _create_and_produce(connection: NativeConnection, request: wire.ProduceBatch, missing: list[str]) -> Answer:
+    await connection.service.records.create_topics(connection.caller, missing)
+    produced = _produce(connection, request)
+    if request.acks is Acks.NONE:
+        return None
+    if produced.decided is not None:
+        await produced.decided
+    return _produce_answer(produced)
 
 
-def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> wire.ProduceBatchAnswer | Later:
-    broker = connection.broker
-    parts: list[wire.PartitionAppended] = []
-    waiting: list[asyncio.Future[None]] = []
-    size = 0
-    for part in request.partitions:
-        topic, number, batches = part.topic, part.partition, part.batches
-        size += len(batches)
-        try:
-            partition = broker.topics.partition(TopicPartition(topic, number))
-            if request.transactional_id:
-                appended, unsafe = broker.transactions.produce(
-                    request.transactional_id, partition, batches, request.acks
-                )
-                waiting += unsafe
-            else:
-                appended, durable = partition.append(batches, request.acks)
-                if durable is not None:
-                    waiting.append(durable)
-        except FlyMQError as error:
-            connection.shared.requests.failed(connection.protocol, error.code)
-            parts.append(wire.PartitionAppended(topic, number, error=Failure.of(error)))
-            continue
-        base_offset = appended.base_offset
-        if not appended.repeated:
-            broker.traffic.wrote(connection.protocol, topic, appended.last_offset - base_offset + 1, len(batches))
-        parts.append(
-            wire.PartitionAppended(topic, number, base_offset, appended.append_time_ms, partition.log.start_offset)
-        )
-    connection.charge(connection.shared.produce_quota, size)
-    answer = wire.ProduceBatchAnswer(partitions=parts)
-    return when_done(waiting, answer) if waiting else answer
+def _produce(connection: NativeConnection, request: wire.ProduceBatch) -> Produced:
+    parts = [ProducePart(TopicPartition(part.topic, part.partition), part.batches) for part in request.partitions]
+    produced = connection.service.records.produce(
+        connection.caller, parts, request.acks, transactional_id=request.transactional_id
+    )
+    connection.throttle(produced.throttle_ms)
+    return produced
+
+
+def _produce_answer(produced: Produced) -> wire.ProduceBatchAnswer:
+    parts = []
+    for part in produced.parts:
+        topic, number = part.name
+        if (written := part.written) is not None:
+            parts.append(
+                wire.PartitionAppended(topic, number, written.base_offset, written.append_time_ms, written.start_offset)
+            )
+        else:
+            assert part.error is not None, "a part succeeds or fails"
+            parts.append(wire.PartitionAppended(topic, number, error=Failure.of(part.error)))
+    return wire.ProduceBatchAnswer(partitions=parts)
 
 
 # --- read -----------------------------------------------------------------------------------------------------------
@@ -148,17 +134,8 @@ def _produce_batch(connection: NativeConnection, request: wire.ProduceBatch) -> 
 
 def consume(connection: NativeConnection, request: wire.Consume) -> wire.ConsumeAnswer:
     """The record at one offset."""
-    partition = connection.broker.topics.partition(TopicPartition(request.topic, request.partition))
-    read = partition.read(request.offset, bytes_max=0, isolation=request.isolation)
-    found = (
-        []
-        if read.slice is None
-        else parse_records(read.slice.read(), start_offset=request.offset, aborted=read.aborted)
-    )
-    if not found or found[0].offset != request.offset:
-        raise RecordNotFound(f"{request.topic}-{request.partition} has no record at offset {request.offset}")
-    record = found[0]
-    connection.broker.traffic.read(connection.protocol, request.topic, 1, read.length)
+    name = TopicPartition(request.topic, request.partition)
+    record = connection.service.records.read_one(connection.caller, name, request.offset, request.isolation)
     return wire.ConsumeAnswer(
         topic=request.topic,
         partition=request.partition,
@@ -172,39 +149,31 @@ def consume(connection: NativeConnection, request: wire.Consume) -> wire.Consume
 
 def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerLater:
     """Batches of several partitions, now or when enough has come."""
-    limits = connection.broker.fetch_limits
     query = FetchQuery(
         [
             FetchFrom(TopicPartition(part.topic, part.partition), part.offset, part.max_bytes)
             for part in request.partitions
         ],
         bytes_min=request.min_bytes,
-        bytes_max=min(request.max_bytes, limits.bytes_max),
-        wait_ms_max=min(request.max_wait_ms, limits.wait_ms_max),
-        isolation=request.isolation,
+        bytes_max=request.max_bytes,
+        wait_ms_max=request.max_wait_ms,
+        view=View.of(request.isolation),
     )
-    reads = connection.broker.topics.fetch(query)
-    if isinstance(reads, list):
-        return fetch_frame(connection, request.id, reads)
-    return AnswerLater(reads, lambda reads: fetch_frame(connection, request.id, reads))
+    fetched = connection.service.records.fetch(connection.caller, query)
+    if isinstance(fetched, Fetched):
+        return _fetch_frame(connection, request.id, fetched)
+    return AnswerLater(fetched, lambda fetched: _fetch_frame(connection, request.id, fetched))
 
 
-def fetch_frame(connection: NativeConnection, request_id: int, reads: list[PartitionRead]) -> Pieces:
+def _fetch_frame(connection: NativeConnection, request_id: int, fetched: Fetched) -> Pieces:
     """Return the answer in pieces, slices of the logs between them."""
-    answer = wire.FetchAnswer(id=request_id, partitions=[fetched(read) for read in reads])
-    pieces = interleave(encode_around(answer, [read.length for read in reads]), reads)
-    size = 0
-    for read in reads:
-        if read.error is not None:
-            connection.shared.requests.failed(connection.protocol, read.error.code)
-        if read.length:
-            size += read.length
-            connection.broker.traffic.read(connection.protocol, read.name.topic, read.offsets, read.length)
-    connection.charge(connection.shared.fetch_quota, size)
-    return pieces
+    reads = fetched.reads
+    connection.throttle(fetched.throttle_ms)
+    answer = wire.FetchAnswer(id=request_id, partitions=[fetched_partition(read) for read in reads])
+    return interleave(encode_around(answer, [read.length for read in reads]), reads)
 
 
-def fetched(read: PartitionRead) -> wire.FetchedPartition:
+def fetched_partition(read: PartitionRead) -> wire.FetchedPartition:
     return wire.FetchedPartition(
         read.name.topic,
         read.name.partition,
@@ -233,36 +202,23 @@ def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wir
     """Offsets by position or by time."""
     found = []
     for query in request.partitions:
+        name = TopicPartition(query.topic, query.partition)
         try:
-            partition = connection.broker.topics.partition(TopicPartition(query.topic, query.partition))
-            timed = find_offset(partition, query.at, request.isolation)
-            found.append(wire.OffsetFound(query.topic, query.partition, *(timed or ())))
+            timed = connection.service.records.find_offset(connection.caller, name, query.at, request.isolation)
+            found.append(wire.OffsetFound(*name, *(timed or ())))
         except FlyMQError as error:
-            found.append(wire.OffsetFound(query.topic, query.partition, error=Failure.of(error)))
+            found.append(wire.OffsetFound(*name, error=Failure.of(error)))
     return wire.ListOffsetsAnswer(partitions=found)
 
 
-def find_offset(partition: Partition, at: int, isolation: Isolation) -> TimedOffset | None:
-    """Return the offset at a position or time; None when no record is so late."""
-    if at == wire.AT_EARLIEST:
-        return TimedOffset(partition.log.start_offset, -1, partition.leader_epoch)
-    if at == wire.AT_LATEST:
-        return TimedOffset(partition.end_for(isolation), -1, partition.leader_epoch)
-    if at == wire.AT_MAX_TIMESTAMP:
-        return partition.find_latest_time()
-    if at < 0:
-        raise OffsetOutOfRange(f"{at} is neither a time nor a position", hint="Use -1, -2, -3 or a time in ms.")
-    return partition.find_time(at, isolation)
-
-
 def delete_records(connection: NativeConnection, request: wire.DeleteRecords) -> wire.DeleteRecordsAnswer:
-    """Remove the oldest records."""
+    """Delete the oldest records."""
     deleted = []
     for part in request.partitions:
+        name = TopicPartition(part.topic, part.partition)
         try:
-            partition = connection.broker.topics.partition(TopicPartition(part.topic, part.partition))
-            start_offset = partition.delete_before(part.before_offset)
-            deleted.append(wire.RecordsDeleted(part.topic, part.partition, start_offset))
+            start_offset = connection.service.records.delete(connection.caller, name, part.before_offset)
+            deleted.append(wire.RecordsDeleted(*name, start_offset))
         except FlyMQError as error:
-            deleted.append(wire.RecordsDeleted(part.topic, part.partition, error=Failure.of(error)))
+            deleted.append(wire.RecordsDeleted(*name, error=Failure.of(error)))
     return wire.DeleteRecordsAnswer(partitions=deleted)

@@ -1,35 +1,36 @@
-"""The connection itself: greeting, login, liveness."""
+"""The connection itself: greeting, login, ping."""
 
 from __future__ import annotations
 
 from flymq import __version__
+from flymq.broker.access.login import plain_message
 from flymq.gateways.native.connection import NativeConnection
 from flymq.model.errors import AuthenticationFailed
 from flymq.wire.native.messages import session as wire
 
 
 def hello(connection: NativeConnection, request: wire.Hello) -> wire.HelloAnswer:
-    connection.client_id = request.client_id
-    broker = connection.broker
+    connection.caller.client_id = request.client_id
+    service = connection.service
     return wire.HelloAnswer(
         server="FlyMQ",
         version=__version__,
-        cluster_id=broker.cluster_id,
-        broker=broker.broker_id,
+        cluster_id=service.cluster.cluster_id,
+        broker=service.cluster.broker_id,
         opcodes=connection.opcodes,
         payload_bytes_max=connection.shared.limits.request_bytes_max,
-        authentication=["PLAIN"] if broker.access.is_required else [],
+        authentication=service.access.mechanisms if service.access.is_required else [],
     )
 
 
 async def authenticate(connection: NativeConnection, request: wire.Authenticate) -> wire.AuthenticateAnswer:
-    if request.mechanism != "PLAIN":
-        raise AuthenticationFailed(f"the mechanism {request.mechanism!r} is not offered", hint="Use PLAIN.")
-    if not await connection.broker.access.login(request.username, request.password, connection.peer_host):
-        raise AuthenticationFailed("unknown user or wrong password")
-    connection.principal = request.username
+    login = connection.service.access.begin(request.mechanism, connection.caller.address)
+    step = await login.step(plain_message(request.username, request.password))
+    if step.principal is None:
+        raise AuthenticationFailed(f"the mechanism {request.mechanism!r} needs more than a name and a password")
+    connection.caller.principal = step.principal
     connection.is_logged_in = True
-    return wire.AuthenticateAnswer(principal=request.username)
+    return wire.AuthenticateAnswer(principal=step.principal)
 
 
 def ping(_connection: NativeConnection, _request: wire.Ping) -> wire.Done:

@@ -20,10 +20,10 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from flymq.broker.broker import Broker
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.service import Service
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.rest.bodies import JSON, media_type, read_body
-from flymq.gateways.rest.consumers import Consumers
 from flymq.gateways.rest.idempotency import Answers
 from flymq.gateways.rest.login import Login
 from flymq.gateways.rest.operations import Call, Operation
@@ -43,6 +43,7 @@ from flymq.model.errors import (
 
 logger = logging.getLogger(__name__)
 
+PROTOCOL = "http"
 _COMPRESSED_BYTES_MIN = 1024
 _COMPRESSION_LEVEL = 1  # a faster answer matters more here than a smaller one
 
@@ -74,16 +75,15 @@ class Observed(Protocol):
 
 @dataclass(slots=True)
 class Rest:
-    """What the handlers share. The broker comes once it has read its disk."""
+    """What the handlers share. The service comes once the broker has read its disk."""
 
     settings: RestSettings
     shared: SharedByConnections
     observed: Observed
     login: Login
     operations: Sequence[Operation]
-    broker: Broker | None = None
+    service: Service | None = None
     answers: Answers = field(default_factory=Answers)
-    consumers: Consumers = field(default_factory=Consumers)
 
 
 def build_app(rest: Rest) -> ASGIApp:
@@ -150,7 +150,7 @@ class _Served:
         try:
             response = await self._serve(Request(scope, receive, send))
         except FlyMQError as error:
-            requests.failed("http", error.code)
+            requests.failed(PROTOCOL, error.code)
             response = problem_response(error)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -160,19 +160,19 @@ class _Served:
             response = problem_response(BrokerUnavailable("the broker is stopping"))
         except Exception:
             logger.exception("%s %r failed", scope["method"], scope["path"])
-            requests.failed("http", InternalError.code)
+            requests.failed(PROTOCOL, InternalError.code)
             response = problem_response(InternalError())
         await response(scope, receive, send)
-        requests.observe("http", self.operation.name, clock.monotonic_s() - began_s)
+        requests.observe(PROTOCOL, self.operation.name, clock.monotonic_s() - began_s)
 
     async def _serve(self, request: Request) -> Response:
         rest, operation = self._rest, self.operation
-        if operation.needs_broker and rest.broker is None:
+        if operation.needs_broker and rest.service is None:
             raise BrokerStarting
-        principal = ""
-        if operation.needs_login and rest.broker is not None:
-            principal = await rest.login.principal(rest.broker, request)
-        call = Call(rest, request, principal, names_in(request.scope), dict(request.scope["headers"]))
+        caller = Caller(PROTOCOL, request.client.host if request.client else "")
+        if operation.needs_login and rest.service is not None:
+            caller.principal = await rest.login.principal(rest.service.access, request)
+        call = Call(rest, request, caller, names_in(request.scope), dict(request.scope["headers"]))
         if operation.query is not None:
             is_given = request.scope["query_string"]
             call.query = _parse_query(request, operation.query) if is_given else self._default_query

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flymq import __version__
-from flymq.coordination.entries import TransactionValue
+from flymq.broker.service.transactions import TransactionValue
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.groups import to_names
 from flymq.gateways.rest.operations import Call
@@ -13,15 +13,15 @@ from flymq.model.errors import NoSuchResource
 
 async def describe_cluster(call: Call) -> shapes.ClusterDescription:
     """Describe the cluster."""
-    broker = call.broker
-    topics = [topic for topic in broker.topics if not topic.is_internal]
+    service = call.service
+    topics = service.topics.all(call.caller, internal=False)
     return shapes.ClusterDescription(
-        broker.cluster_id,
-        broker.broker_id,
+        service.cluster.cluster_id,
+        service.cluster.controller_id,
         len(_brokers(call)),
         len(topics),
         sum(len(topic.partitions) for topic in topics),
-        len(broker.groups.list()),
+        len(service.groups.all(call.caller)),
     )
 
 
@@ -39,30 +39,37 @@ async def describe_broker(call: Call) -> shapes.BrokerDescription:
 
 
 def _brokers(call: Call) -> list[shapes.BrokerDescription]:
-    broker = call.broker
-    host, port = broker.advertised
-    dialled_host, dialled_port = call.request.scope["server"]
-    address = (host or dialled_host, port or dialled_port or 0)
-    return [shapes.BrokerDescription(broker.broker_id, *address, __version__, controller=True)]
+    cluster = call.service.cluster
+    host, port = call.request.scope["server"]
+    return [
+        shapes.BrokerDescription(
+            broker.broker_id,
+            broker.host,
+            broker.port,
+            __version__,
+            controller=broker.broker_id == cluster.controller_id,
+        )
+        for broker in cluster.brokers((host, port or 0))
+    ]
 
 
 async def list_transactions(call: Call) -> shapes.TransactionPage:
     """List transactional ids and the state of their transactions."""
-    taken, token = take_page(call.broker.transactions.known(), lambda item: item[0], call.query)
+    taken, token = take_page(call.service.transactions.all(call.caller), lambda item: item[0], call.query)
     return shapes.TransactionPage([_describe(*item) for item in taken], token)
 
 
 async def describe_transaction(call: Call) -> shapes.TransactionDescription:
     """Describe the transaction of a transactional id."""
     name = call.path["transaction"]
-    return _describe(name, call.broker.transactions.get(name))
+    return _describe(name, call.service.transactions.get(call.caller, name))
 
 
 async def abort_transaction(call: Call) -> shapes.TransactionDescription:
     """Abort the open transaction of a transactional id whose producer does not end it."""
-    name, transactions = call.path["transaction"], call.broker.transactions
-    await transactions.abort(name)
-    return _describe(name, transactions.get(name))
+    name, transactions = call.path["transaction"], call.service.transactions
+    await transactions.abort(call.caller, name)
+    return _describe(name, transactions.get(call.caller, name))
 
 
 def _describe(name: str, value: TransactionValue) -> shapes.TransactionDescription:

@@ -1,27 +1,38 @@
-"""A connection that speaks HTTP/1.1: the listener's idea of one outside, uvicorn's protocol inside.
+"""A connection that speaks HTTP/1.1: requests in, the ASGI application called for one at a time, its answers out.
 
-uvicorn reads requests with a C parser, runs each as a task in the broker's own loop, keeps the order of answers, and
-stops reading when a body is not consumed. What it does not limit is the head of a request; that is done here.
+`flymq.wire.http` reads and writes the bytes; here is what belongs to the socket and to time. A request is answered
+before the next one is looked at, so answers keep their order. The client is read no faster than the application takes
+a body, and pipelined requests wait in its socket; a stream of the application waits while the client does not read.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import unquote
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+from starlette.types import ASGIApp, Message, Scope
 
 from flymq.gateways.connection import Connection, SharedByConnections
+from flymq.gateways.outbox import Buffer
+from flymq.gateways.rest.problems import problem_response
+from flymq.host.tasks import Tasks
+from flymq.model.errors import FlyMQError, InternalError, MalformedHttp, RequestHeadTooLarge
 from flymq.wire.first_bytes import Speaks
+from flymq.wire.http.requests import END, Event, RequestHead, RequestReader
+from flymq.wire.http.responses import CONTINUE, ResponseEncoder
 
-HEAD_BYTES_MAX = 64 << 10
-"""Request line and headers together."""
+logger = logging.getLogger(__name__)
+
+BODY_BYTES_AHEAD = 64 << 10
+"""How much of a body is kept for an application that does not ask for it; two reads of the socket may come on top."""
 
 _VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC", b"CONN", b"QUER")
 
-_CONTINUE = b"HTTP/1.1 100 "  # no answer yet: the client is to send its body
+# In 2.3 an application learns by `receive` that its client is gone, so a stream that waits for records ends at once.
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
 def speaks_http(first: bytes) -> Speaks:
@@ -30,160 +41,385 @@ def speaks_http(first: bytes) -> Speaks:
     return Speaks.MORE if any(verb.startswith(first) for verb in _VERBS) else Speaks.NO
 
 
-class _Http(HttpToolsProtocol):
-    """uvicorn's protocol, with a limit on what comes before a body, in bytes and in time."""
-
-    def __init__(self, config: uvicorn.Config, state: ServerState, connection: HttpConnection) -> None:
-        super().__init__(config, state, {"connection": connection})
-        self._is_in_head = False
-        self._head_bytes = 0
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._head_timeout_s = connection.shared.limits.handshake_timeout_s
-
-    @property
-    def is_busy(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_complete()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self.send_400_response("Request head too large.")
-                return
-        super().data_received(data)
-        if self._is_in_head and self._head_timer is None:
-            self._head_timer = self.loop.call_later(self._head_timeout_s, self.transport.close)
-
-    def on_message_begin(self) -> None:
-        self._is_in_head = True
-        self._head_bytes = 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._head_is_complete()
-        super().on_headers_complete()
-
-    def on_response_complete(self) -> None:
-        assert isinstance(self.transport, _HeadWithBody)
-        self.transport.end_answer()
-        super().on_response_complete()
-
-    def _head_is_complete(self) -> None:
-        self._is_in_head = False
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-
-class _HeadWithBody(asyncio.Transport):
-    """A transport that keeps back the head of an answer until what follows it: one packet instead of two."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._transport = transport
-        self._head = b""
-        self.is_before_head = True
-        """Whether what is written next begins an answer."""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self.is_before_head and not data.startswith(_CONTINUE):  # type: ignore[union-attr]  # uvicorn writes bytes
-            self.is_before_head = False
-            self._head = bytes(data)
-        else:
-            self._transport.write(self._head + data if self._head else data)
-            self._head = b""
-
-    def end_answer(self) -> None:
-        """The answer is complete; one to HEAD has no body that would have followed its head."""
-        self.is_before_head = True
-        if self._head:
-            self._transport.write(self._head)
-            self._head = b""
-
-    def close(self) -> None:
-        self.end_answer()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._transport.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-
 class HttpConnection(Connection):
     """One client that speaks HTTP."""
 
     protocol = "http"
 
-    def __init__(self, shared: SharedByConnections, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(self, shared: SharedByConnections, app: ASGIApp, tasks: Tasks) -> None:
         super().__init__(shared)
-        self._http = _Http(config, state, self)
+        self._app = app
+        self._tasks = tasks
+        self._reader = RequestReader()
+        self._exchange: _Exchange | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._drained = asyncio.Event()
+        self._peer: tuple[str, int] | None = None
+        self._scheme = "http"
+        self._is_at_end = False  # the client will say nothing more
+        self._is_lingering = False
+        self.closes_after_answer = False
+
+    # --- life
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self.peer_host = (transport.get_extra_info("peername") or ("",))[0]
-        self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
-        self._http.connection_made(_HeadWithBody(transport))
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self._peer = peer[:2] if peer else None
+        if transport.get_extra_info("sslcontext") is not None:
+            self._scheme = "https"
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._http.connection_lost(exc)
-        self._transport = None
-        self.on_closed()
+        if self._exchange is not None:
+            self._exchange.lose()
+            self._exchange = None
+        self._drained.set()
+        self._set_timer(is_due=False)
+        self._reader.close()
+        super().connection_lost(exc)
 
     @property
     def inflight(self) -> int:
-        return int(self._http.is_busy)
+        return int(self._exchange is not None)
 
     def close_when_sent(self) -> None:
-        if self.is_open:
-            self._http.shutdown()
+        if self._exchange is None:
+            super().close_when_sent()
+        else:
+            self.closes_after_answer = True
 
-    # --- what the loop tells is passed on
+    def upgrade(self, head: RequestHead) -> bool:
+        """Go over to the protocol that the client asks for in `head.upgrade`, and tell whether that was done.
+
+        None is spoken yet, and nobody has to agree: the request is answered as if it had not asked. A connection that
+        speaks WebSocket sends `101 Switching Protocols` here and goes on with the bytes of `self._reader.take_rest()`.
+        """
+        return False
+
+    # --- receive
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self.shared.scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = self.shared.clock.monotonic_s()
-        self._http.data_received(bytes(memoryview(self.shared.scratch)[:nbytes]))
+        if not self._is_lingering:
+            self._reader.receive(bytes(memoryview(self.shared.scratch)[:nbytes]))
+            self._advance()
 
     def eof_received(self) -> bool:
-        return self._http.is_busy  # a client that has said all it has to say still gets its answer
+        """The client has said all it has to say; it still gets its answers."""
+        self._is_at_end = True
+        exchange = self._exchange
+        return exchange is not None and exchange.is_received and self._scheme == "http"  # TLS ends as a whole
+
+    def _advance(self) -> None:
+        """Read requests, as far as there is somebody to take them."""
+        try:
+            while self._takes_more and (events := self._reader.read()):
+                for event in events:
+                    self._take(event)
+        except (MalformedHttp, RequestHeadTooLarge) as error:
+            logger.info("%s: %s", self.caller.address, error.message)
+            self._refuse(error)
+        else:
+            if self._is_at_end and self._exchange is None:
+                super().close_when_sent()
+        self._settle()
+
+    @property
+    def _takes_more(self) -> bool:
+        exchange = self._exchange
+        if exchange is None:
+            return not self._ends_when_sent and not self._is_lingering and self.is_open
+        return not exchange.is_received and exchange.body_bytes <= BODY_BYTES_AHEAD
+
+    def _take(self, event: Event) -> None:
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.take(event)
+        elif isinstance(event, RequestHead) and not (event.upgrade and self.upgrade(event)):
+            self._exchange = exchange = _Exchange(self, event)
+            self._tasks.spawn("HTTP request", exchange.run(self._app, self._scope(event)))
+        # Else it is the rest of a body that was not read before it was answered.
+
+    def _scope(self, head: RequestHead) -> Scope:
+        path = head.path.decode()
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": head.version,
+            "method": head.method,
+            "scheme": self._scheme,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": head.path,
+            "query_string": head.query,
+            "root_path": "",
+            "headers": head.headers,
+            "client": self._peer,
+            "server": self.local_address,
+        }
+
+    def _refuse(self, error: FlyMQError) -> None:
+        """Answer what is no request, or no longer one, and close."""
+        self.shared.requests.failed(self.protocol, error.code)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.lose()
+            if exchange.is_begun:
+                self.abort()
+                return
+        self._send_problem(error)
+        self._linger()
+
+    def _send_problem(self, error: FlyMQError) -> None:
+        problem = problem_response(error)
+        encoder = ResponseEncoder("GET", "1.1", keeps_alive=False)
+        head = encoder.start(problem.status_code, problem.raw_headers)
+        self.send([head, *encoder.body(problem.body, is_last=True)])
+
+    # --- what the exchange tells
+
+    def body_taken(self) -> None:
+        """The application has taken what there was of the body."""
+        if self._takes_more or self._is_paused:
+            self._advance()
+        else:
+            self._count_memory()
+
+    def send_answer(self, pieces: Sequence[Buffer]) -> None:
+        """Send some of an answer; if not all of it leaves, `pause_writing` follows and less is read."""
+        if self._outbox is not None and self.is_open:
+            self._outbox.send(pieces)
+
+    def answered(self, exchange: _Exchange) -> None:
+        """The answer is complete."""
+        self._exchange = None
+        self.last_active_s = self.shared.clock.monotonic_s()
+        if exchange.keeps_alive and not self.closes_after_answer:
+            if not exchange.is_received or self._reader.held_bytes or self._is_paused or self._is_at_end:
+                self._advance()
+        elif exchange.is_received:
+            super().close_when_sent()
+        else:
+            self._linger()
+            self._settle()
+
+    def give_up(self, exchange: _Exchange) -> None:
+        """The application ended without a complete answer: a bug of ours."""
+        self._exchange = None
+        if exchange.is_begun:
+            self.abort()
+        else:
+            self._send_problem(InternalError())
+            super().close_when_sent()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the client does not read what was sent before."""
+        return self._is_draining
+
+    async def drained(self) -> None:
+        """Wait until it has; or is gone."""
+        if self.is_open:
+            self._drained.clear()
+            await self._drained.wait()
+
+    # --- memory and time
 
     def pause_writing(self) -> None:
-        self._http.pause_writing()
+        super().pause_writing()
+        self._settle()
 
     def resume_writing(self) -> None:
-        self._http.resume_writing()
+        super().resume_writing()
+        self._drained.set()
+        self._settle()
+
+    def _must_pause(self) -> bool:
+        if self._is_lingering:
+            return False
+        if self._exchange is not None and self._reader.held_bytes:
+            return True  # of a body that is not taken, or of the next request
+        return super()._must_pause()
+
+    def _settle(self) -> None:
+        """Count the memory that is held, give what must arrive now its time, and read on or not."""
+        self._count_memory()
+        # A request is the application's business once it has begun. Before, it is the head that must arrive; after the
+        # answer, what is left of a body.
+        is_due = self._is_lingering or (self._exchange is None and self._reader.is_within_request)
+        if is_due != (self._timer is not None):
+            self._set_timer(is_due=is_due)
+        self._reconsider()
+
+    def _count_memory(self) -> None:
+        exchange = self._exchange
+        received = self._reader.held_bytes + (0 if exchange is None else exchange.body_bytes)
+        if self._is_draining:
+            self.hold(received)
+        else:
+            self._hold(received)
+
+    def _set_timer(self, *, is_due: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if is_due and self.is_open:
+            timeout_s = self.shared.limits.handshake_timeout_s
+            self._timer = asyncio.get_running_loop().call_later(timeout_s, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._is_lingering:
+            self.abort()
+        else:
+            super().close_when_sent()
+
+    def _linger(self) -> None:
+        """Close, but not before the client has: what it still sends would reset the connection, and with it the answer.
+
+        What comes is thrown away. TLS cannot end one direction alone, so there it is closed at once.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._reader.take_rest()
+        if self._is_at_end or not transport.can_write_eof():
+            super().close_when_sent()
+        else:
+            self._is_lingering = True
+            transport.write_eof()
 
 
-def http_connections(app: Callable[..., object], shared: SharedByConnections) -> Callable[[], HttpConnection]:
-    """Return what makes connections that this ASGI application serves."""
-    config = uvicorn.Config(
-        app,
-        http=HttpToolsProtocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
+class _Exchange:
+    """One request and its answer, as ASGI has them."""
+
+    __slots__ = (
+        "_answer",
+        "_awaits_continue",
+        "_connection",
+        "_is_given",
+        "_news",
+        "_pieces",
+        "_unsent_head",
+        "body_bytes",
+        "is_answered",
+        "is_begun",
+        "is_lost",
+        "is_received",
     )
-    config.load()
-    state = ServerState()
-    return lambda: HttpConnection(shared, config, state)
+
+    def __init__(self, connection: HttpConnection, head: RequestHead) -> None:
+        self._connection = connection
+        self._answer = ResponseEncoder(head.method, head.version, head.keeps_alive)
+        self._awaits_continue = head.expects_continue
+        self._pieces: list[bytes] = []
+        self._is_given = False  # the application has the whole body
+        self._unsent_head: bytes | None = None
+        self._news: asyncio.Event | None = None
+        self.body_bytes = 0
+        """Of the body, received and not yet taken."""
+        self.is_received = False
+        self.is_begun = False
+        """Whether some of the answer has been sent."""
+        self.is_answered = False
+        self.is_lost = False
+        """Whether nobody waits for the answer any more."""
+
+    @property
+    def keeps_alive(self) -> bool:
+        return self._answer.keeps_alive
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        try:
+            await app(scope, self.receive, self.send)
+        except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
+            logger.exception("%s %r failed", scope["method"], scope["path"])
+        finally:
+            if not self.is_answered and not self.is_lost:
+                self._connection.give_up(self)
+
+    # --- the connection tells
+
+    def take(self, event: Event) -> None:
+        if event is END:
+            self.is_received = True
+        else:
+            assert isinstance(event, bytes), "a request begins within another"
+            self._pieces.append(event)
+            self.body_bytes += len(event)
+        if self._news is not None:
+            self._news.set()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+
+    # --- the application asks
+
+    async def receive(self) -> dict[str, Any]:
+        if self._awaits_continue and not self.is_received and not self._pieces and not self.is_lost:
+            self._awaits_continue = False
+            self._connection.send([CONTINUE])
+        while not self.is_answered and not self.is_lost:
+            if self._pieces or (self.is_received and not self._is_given):
+                return self._next_piece()
+            self._news = asyncio.Event()  # few have to wait: most bodies come with their head
+            await self._news.wait()
+        return {"type": "http.disconnect"}
+
+    def _next_piece(self) -> dict[str, Any]:
+        pieces, self._pieces = self._pieces, []
+        self._is_given = self.is_received
+        message = {
+            "type": "http.request",
+            "body": pieces[0] if len(pieces) == 1 else b"".join(pieces),
+            "more_body": not self.is_received,
+        }
+        self.body_bytes = 0
+        self._connection.body_taken()
+        return message
+
+    async def send(self, message: Message) -> None:
+        if self._connection.is_draining and not self.is_lost:
+            await self._connection.drained()
+        if self.is_lost:
+            return
+        kind = message["type"]
+        if kind == "http.response.body" and self._unsent_head is not None and not self.is_answered:
+            self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
+        elif kind == "http.response.start" and self._unsent_head is None:
+            self._start(message)
+        else:
+            raise RuntimeError(f"{kind} does not come here in an answer")
+
+    def _start(self, message: Message) -> None:
+        """Keep the head for what follows it: one packet instead of two."""
+        answer = self._answer
+        # Who waited for `100 Continue` may send the body after all, or may not.
+        is_unsure = self._awaits_continue and not self.is_received
+        answer.keeps_alive = answer.keeps_alive and not is_unsure and not self._connection.closes_after_answer
+        self._unsent_head = answer.start(message["status"], message.get("headers", ()))
+
+    def _send_body(self, body: Buffer, *, is_last: bool) -> None:
+        pieces = self._answer.body(body, is_last=is_last)
+        if self._unsent_head:
+            pieces = [self._unsent_head, *pieces]
+            self._unsent_head = b""
+        self.is_begun = True
+        self.is_answered = is_last
+        if pieces:
+            self._connection.send_answer(pieces)
+        if is_last and not self.is_lost:
+            self._wake()
+            self._connection.answered(self)
+
+
+def http_connections(app: ASGIApp, shared: SharedByConnections, tasks: Tasks) -> Callable[[], HttpConnection]:
+    """Return what makes connections that this ASGI application serves."""
+    return lambda: HttpConnection(shared, app, tasks)

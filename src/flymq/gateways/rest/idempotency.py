@@ -17,7 +17,7 @@ from http import HTTPStatus
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.producer_ids import derive_producer_id
+from flymq.broker.service.records import derive_producer_id
 from flymq.model.errors import IdempotencyKeyReused
 
 KEYS_MAX = 10_000

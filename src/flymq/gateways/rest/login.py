@@ -13,7 +13,8 @@ from collections import OrderedDict
 
 from starlette.requests import Request
 
-from flymq.broker.broker import Broker
+from flymq.broker.access.login import PLAIN, Access, plain_message
+from flymq.host.clock import Clock
 from flymq.model.errors import AuthenticationFailed, Unauthenticated
 
 _REMEMBERED_MAX = 1_000
@@ -23,21 +24,22 @@ _REMEMBERED_S = 300.0
 class Login:
     """Checks credentials."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, clock: Clock) -> None:
         self._secret = secret
+        self._clock = clock
         self._until_s: OrderedDict[bytes, float] = OrderedDict()
 
-    async def principal(self, broker: Broker, request: Request) -> str:
-        """Return the user's name, or raise; nobody in particular where no login is required and none is given."""
-        if not broker.access.is_required:
+    async def principal(self, access: Access, request: Request) -> str:
+        """Return the user's name, or raise; nobody in particular where no login is required."""
+        if not access.is_required:
             return ""
         username, password = _parse_basic(request.headers.get("authorization"))
         digest = hmac.digest(self._secret, f"{username}\0{password}".encode(), "sha256")
-        now_s = broker.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         if self._until_s.get(digest, 0.0) > now_s:
             return username
-        if not await broker.access.login(username, password, request.client.host if request.client else ""):
-            raise AuthenticationFailed("unknown user or wrong password")
+        login = access.begin(PLAIN, request.client.host if request.client else "")
+        await login.step(plain_message(username, password))
         self._until_s[digest] = now_s + _REMEMBERED_S
         self._until_s.move_to_end(digest)
         if len(self._until_s) > _REMEMBERED_MAX:

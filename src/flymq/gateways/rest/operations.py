@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.requests import Request
 
-from flymq.broker.broker import Broker
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.service import Service
 from flymq.model.errors import FlyMQError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Call:
 
     rest: Rest
     request: Request
-    principal: str
+    caller: Caller
     path: dict[str, Any]
     """The names in the path."""
     headers: dict[bytes, bytes]
@@ -38,15 +39,10 @@ class Call:
         return default if value is None else value.decode("latin-1")
 
     @property
-    def broker(self) -> Broker:
-        broker = self.rest.broker
-        assert broker is not None  # the operation would have been refused
-        return broker
-
-    @property
-    def quota_name(self) -> str:
-        client = self.request.client
-        return self.principal or ("" if client is None else client.host)
+    def service(self) -> Service:
+        service = self.rest.service
+        assert service is not None, "the operation would have been refused"
+        return service
 
 
 Handler = Callable[[Call], Awaitable[Any]]

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.topics import Topic
+from flymq.broker.service.records import Produced, ProducePart
+from flymq.broker.service.topics import Topic
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.app import decode_body
 from flymq.gateways.rest.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body
@@ -25,8 +26,8 @@ from flymq.gateways.rest.problems import to_problem
 from flymq.gateways.rest.shapes import AcksName, NewRecord, RecordResult
 from flymq.gateways.rest.values import to_bytes, to_headers
 from flymq.model.delivery import Acks
-from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, InvalidTopicName, UnsupportedMediaType
-from flymq.model.names import TopicPartition, is_internal
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, UnsupportedMediaType
+from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -44,21 +45,20 @@ _line = msgspec.json.Decoder(NewRecord)
 async def produce(call: Call) -> Response:
     """Write records."""
     name = call.path["topic"]
-    if is_internal(name):
-        raise InvalidTopicName(f"the topic {name!r} belongs to the broker")
-    topic = await call.broker.admin.get_or_create(name)
+    call.service.records.check_writable(call.caller, name)
+    topic = await call.service.topics.get_or_create(call.caller, name)
     if b"idempotency-key" not in call.headers:
         return await _produce(call, topic)
     key = call.header(b"idempotency-key")
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not (key.isascii() and key.isprintable() and " " not in key):
         raise InvalidRequest(f"an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters")
     body = await read_body(call)
-    repeatable = Repeatable((call.principal, name, key), body)
+    repeatable = Repeatable((call.caller.principal, name, key), body)
 
     async def work() -> Response:
         return await _produce_read(call, _Writing(call, topic, repeatable), body)
 
-    response, is_repeated = await call.rest.answers.once(repeatable, call.broker.clock.monotonic_s(), work)
+    response, is_repeated = await call.rest.answers.once(repeatable, call.rest.shared.clock.monotonic_s(), work)
     return Response(response.body, response.status_code, {_REPLAYED: "true"}, JSON) if is_repeated else response
 
 
@@ -91,7 +91,7 @@ async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
 
 
 @dataclass(slots=True)
-class _Share:
+class _Part:
     """What of a block goes to one partition."""
 
     places: list[int] = field(default_factory=list)
@@ -110,11 +110,14 @@ class _Writing:
         self._acks = _ACKS[query.acks]
         self.encoding = query.encoding
         self.key_encoding = query.key_encoding
-        self._any_partition = topic.choose_partition(None if repeatable is None else repeatable.partition_key)
+        self._records = call.service.records
+        self._any_partition = self._records.choose_partition(
+            topic, None if repeatable is None else repeatable.partition_key
+        )
         self._results: list[RecordResult] = []
-        self._waiting: list[tuple[asyncio.Future[None], range | Sequence[int]]] = []
+        self._undecided: list[tuple[Produced, Sequence[int]]] = []
         self._failed = 0
-        self._size = 0
+        self._throttle_ms = 0
         self._is_news = False
         """Whether something was written that was not there before."""
 
@@ -122,8 +125,8 @@ class _Writing:
         """Append records to the logs."""
         first = len(self._results)
         self._results += [_UNDECIDED] * len(records)
-        for number, share in self._share_out(records, first).items():
-            for places, some in _split(share, self._topic.config.max_message_bytes):
+        for number, part in self._divide(records, first).items():
+            for places, some in _split(part, self._topic.config.max_message_bytes):
                 self._append(number, places, some)
 
     def write_lines(self, block: bytes) -> None:
@@ -148,23 +151,21 @@ class _Writing:
         """Answer when the records are as safe as asked for, and the client has not sent too much."""
         if not self._results:
             raise EmptyBatch("the body has no records", hint="Send at least one record.")
-        for durable, places in self._waiting:
-            try:
-                await durable
-            except FlyMQError as error:
+        for produced, places in self._undecided:
+            assert produced.decided is not None, "only what waits for the disk is kept"
+            await produced.decided
+            if (error := produced.parts[0].error) is not None:
                 self._fail(places, error)
-        shared, broker = self._call.rest.shared, self._call.broker
-        wait_ms = shared.produce_quota.throttle_ms(self._call.quota_name, broker.clock.monotonic_s(), self._size)
-        if wait_ms:
-            await asyncio.sleep(wait_ms / 1000)
+        if self._throttle_ms:
+            await asyncio.sleep(self._throttle_ms / 1000)
         results = shapes.ProduceResults(len(self._results) - self._failed, self._failed, self._results)
         headers = {} if self._is_news or self._failed else {_REPLAYED: "true"}
         return Response(msgspec.json.encode(results), 207 if self._failed else 200, headers, JSON)
 
-    def _share_out(self, records: Iterable[NewRecord], first: int) -> dict[int, _Share]:
+    def _divide(self, records: Iterable[NewRecord], first: int) -> dict[int, _Part]:
         """Turn the records into bytes, each for its partition."""
-        shares: dict[int, _Share] = {}
-        topic, now_ms = self._topic, self._call.broker.clock.now_ms()
+        parts: dict[int, _Part] = {}
+        topic, now_ms = self._topic, self._call.rest.shared.clock.now_ms()
         for place, record in enumerate(records, first):
             try:
                 value = to_bytes(record.value, record.encoding or self.encoding, "value")
@@ -176,32 +177,36 @@ class _Writing:
             if record.partition is not None:
                 number = record.partition
             else:
-                number = self._any_partition if key is None else topic.choose_partition(key)
-            share = shares.get(number)
-            if share is None:
-                share = shares[number] = _Share()
-            share.places.append(place)
-            share.records.append((key, value, headers, now_ms if record.timestamp is None else record.timestamp))
-            share.sizes.append(_size(key, value, headers))
-        return shares
+                number = self._any_partition if key is None else self._records.choose_partition(topic, key)
+            part = parts.get(number)
+            if part is None:
+                part = parts[number] = _Part()
+            part.places.append(place)
+            part.records.append((key, value, headers, now_ms if record.timestamp is None else record.timestamp))
+            part.sizes.append(_size(key, value, headers))
+        return parts
 
     def _append(self, number: int, places: Sequence[int], records: Sequence[RecordLike]) -> None:
-        broker, name = self._call.broker, self._topic.name
         try:
             batch = self._encode(number, records)
-            appended, durable = broker.topics.produce(TopicPartition(name, number), batch, self._acks)
         except FlyMQError as error:
+            self._call.service.accounts.failed(self._call.caller, error)
             self._fail(places, error)
             return
-        self._size += len(batch)
-        if not appended.repeated:
-            self._is_news = True
-            broker.traffic.wrote("http", name, len(records), len(batch))
+        part = ProducePart(TopicPartition(self._topic.name, number), batch)
+        produced = self._records.produce(self._call.caller, [part], self._acks)
+        self._throttle_ms = max(self._throttle_ms, produced.throttle_ms)
+        (outcome,) = produced.parts
+        if outcome.error is not None:
+            self._fail(places, outcome.error)
+            return
+        assert outcome.written is not None, "a part succeeds or fails"
+        self._is_news |= not outcome.written.repeated
         results = self._results
-        for offset, place in enumerate(places, appended.base_offset):
+        for offset, place in enumerate(places, outcome.written.base_offset):
             results[place] = RecordResult(number, offset)
-        if durable is not None:
-            self._waiting.append((durable, places))
+        if produced.decided is not None:
+            self._undecided.append((produced, places))
 
     def _encode(self, number: int, records: Sequence[RecordLike]) -> Buffer:
         if self._repeatable is None:
@@ -210,7 +215,6 @@ class _Writing:
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
     def _fail(self, places: Iterable[int], error: FlyMQError) -> None:
-        self._call.rest.shared.requests.failed("http", error.code)
         problem = to_problem(error)
         for place in places:
             self._results[place] = RecordResult(error=problem)
@@ -220,15 +224,15 @@ class _Writing:
 _UNDECIDED = RecordResult()
 
 
-def _split(share: _Share, bytes_max: int) -> Iterable[tuple[Sequence[int], Sequence[RecordLike]]]:
+def _split(part: _Part, bytes_max: int) -> Iterable[tuple[Sequence[int], Sequence[RecordLike]]]:
     """Yield as many records at a time as a batch may hold; one that is too large alone is left to be refused."""
     begin, size = 0, HEADER_SIZE
-    for at, more in enumerate(share.sizes):
+    for at, more in enumerate(part.sizes):
         if size + more > bytes_max and at > begin:
-            yield share.places[begin:at], share.records[begin:at]
+            yield part.places[begin:at], part.records[begin:at]
             begin, size = at, HEADER_SIZE
         size += more
-    yield share.places[begin:], share.records[begin:]
+    yield part.places[begin:], part.records[begin:]
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from flymq.broker.broker import Broker
-from flymq.broker.fetching import FetchFrom, FetchQuery, WaitingFetch
-from flymq.broker.partition import Partition, PartitionRead
+from flymq.broker.service.members import PartTaken, Reader, Taken
+from flymq.broker.service.records import EARLIEST, LATEST
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.bodies import JSON, NDJSON
 from flymq.gateways.rest.operations import Call
@@ -19,15 +17,16 @@ from flymq.gateways.rest.problems import to_problem
 from flymq.gateways.rest.shapes import IsolationName, Position, RecordShape
 from flymq.gateways.rest.values import show_record
 from flymq.model.delivery import Isolation
-from flymq.model.errors import InvalidRequest, NotAcceptable
+from flymq.model.errors import FlyMQError, InvalidRequest, NotAcceptable
 from flymq.model.names import TopicPartition
-from flymq.record.reading import end_offset, parse_records
 
 EVENT_STREAM = "text/event-stream"
 ISOLATIONS = {
     IsolationName.COMMITTED: Isolation.READ_COMMITTED,
     IsolationName.UNCOMMITTED: Isolation.READ_UNCOMMITTED,
 }
+POSITIONS = {Position.EARLIEST: EARLIEST, Position.LATEST: LATEST}
+_TAIL_RECORDS = 1 << 30
 _TAIL_BYTES = 256 << 10  # read at once: decoding them holds up the loop for a few ms
 _KEEP_ALIVE_MS = 15_000
 
@@ -39,22 +38,18 @@ async def read_records(call: Call) -> Response:
     """Read records of a partition."""
     query: shapes.ReadQuery = call.query
     gives_lines = _wants_lines(call)
-    partition = call.broker.topics.partition(TopicPartition(call.path["topic"], call.path["partition"]))
-    offset = _begin(partition, query)
-    wanted = FetchQuery(
-        [FetchFrom(partition.name, offset, query.bytes_max)],
-        bytes_max=query.bytes_max,
-        wait_ms_max=min(query.wait_ms, call.broker.fetch_limits.wait_ms_max),
-        isolation=ISOLATIONS[query.isolation],
-    )
-    (read,) = await fetch(call.broker, wanted)
-    records, next_offset = show_read(read, offset, query, query.limit)
-    await pay(call, read.name.topic, len(records), read.length)
+    name = TopicPartition(call.path["topic"], call.path["partition"])
+    reader = call.service.members.reader(call.caller, ISOLATIONS[query.isolation])
+    reader.positions[name] = _begin(call, name, query)
+    taken = await reader.take(limit=query.limit, bytes_max=query.bytes_max, wait_ms=query.wait_ms)
+    records = [record for part in taken.parts for record in show_part(part, query)]
+    next_offset = reader.positions[name]
+    await wait_out(taken)
     if gives_lines:
         lines = b"".join([msgspec.json.encode(record) + b"\n" for record in records])
         return Response(lines, headers={"Next-Offset": str(next_offset)}, media_type=NDJSON)
-    answer = shapes.Records(records, next_offset, read.high_watermark)
-    return Response(msgspec.json.encode(answer), media_type=JSON)
+    end_offset = call.service.topics.partition(call.caller, name).high_watermark
+    return Response(msgspec.json.encode(shapes.Records(records, next_offset, end_offset)), media_type=JSON)
 
 
 def _wants_lines(call: Call) -> bool:
@@ -66,61 +61,37 @@ def _wants_lines(call: Call) -> bool:
     return False
 
 
-def _begin(partition: Partition, query: shapes.ReadQuery) -> int:
+def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
     given = [value for value in (query.offset, query.timestamp, query.position) if value is not None]
     if len(given) > 1:
         raise InvalidRequest("give one of offset, timestamp and position", hint="Leave the others out.")
     if query.offset is not None:
         return query.offset
-    if query.timestamp is not None:
-        found = partition.find_time(query.timestamp, ISOLATIONS[query.isolation])
-        return partition.end_for(ISOLATIONS[query.isolation]) if found is None else found.offset
-    return at_position(partition, query.position or Position.EARLIEST)
+    at = POSITIONS[query.position or Position.EARLIEST] if query.timestamp is None else query.timestamp
+    records, isolation = call.service.records, ISOLATIONS[query.isolation]
+    found = records.find_offset(call.caller, name, at, isolation)
+    found = found or records.find_offset(call.caller, name, LATEST, isolation)
+    assert found is not None, "every log has an end"
+    return found.offset
 
 
-def at_position(partition: Partition, position: Position) -> int:
-    return partition.log.start_offset if position is Position.EARLIEST else partition.last_stable_offset
+async def wait_out(taken: Taken) -> None:
+    """Let a client that is over its quota wait."""
+    if taken.throttle_ms:
+        await asyncio.sleep(taken.throttle_ms / 1000)
 
 
-async def fetch(broker: Broker, query: FetchQuery) -> list[PartitionRead]:
-    reads = broker.topics.fetch(query)
-    return await reads if isinstance(reads, WaitingFetch) else reads
-
-
-def show_read(read: PartitionRead, offset: int, reading: shapes.Reading, limit: int) -> tuple[list[RecordShape], int]:
-    """Return the records of a read from `offset` on, at most `limit`, and where to go on."""
-    if read.error is not None:
-        raise read.error
-    if read.slice is None:
-        return [], offset
-    run = read.slice.read()
-    found = parse_records(run, start_offset=offset, aborted=read.aborted)
-    if len(found) > limit:
-        next_offset = found[limit].offset
-    else:
-        next_offset = end_offset(run) or offset
-    number = read.name.partition
-    shown = [show_record(record, number, reading.encoding, reading.key_encoding) for record in found[:limit]]
-    return shown, next_offset
-
-
-async def pay(call: Call, topic: str, records: int, size: int) -> None:
-    """Count what is sent, and let a client that reads too much wait."""
-    if not size:
-        return
-    call.broker.traffic.read("http", topic, records, size)
-    quota = call.rest.shared.fetch_quota
-    wait_ms = quota.throttle_ms(call.quota_name, call.broker.clock.monotonic_s(), size)
-    if wait_ms:
-        await asyncio.sleep(wait_ms / 1000)
+def show_part(part: PartTaken, reading: shapes.Reading) -> list[RecordShape]:
+    number = part.name.partition
+    return [show_record(record, number, reading.encoding, reading.key_encoding) for record in part.records]
 
 
 async def delete_records(call: Call) -> shapes.RecordsDeleted:
     """Delete the oldest records of a partition."""
     query: shapes.DeleteRecordsQuery = call.query
-    partition = call.broker.topics.partition(TopicPartition(call.path["topic"], call.path["partition"]))
     before = -1 if query.before_offset is None else query.before_offset
-    return shapes.RecordsDeleted(partition.delete_before(before))
+    name = TopicPartition(call.path["topic"], call.path["partition"])
+    return shapes.RecordsDeleted(call.service.records.delete(call.caller, name, before))
 
 
 # --- live -----------------------------------------------------------------------------------------------------------
@@ -131,66 +102,49 @@ async def tail_records(call: Call) -> Response:
 
     An event's id holds the position in every partition: a browser that lost the connection goes on where it was.
     """
-    topic = call.broker.topics.get(call.path["topic"])
     query: shapes.TailQuery = call.query
-    if query.partition is None:
-        partitions = list(topic.partitions)
-    else:
-        partitions = [call.broker.topics.partition(TopicPartition(topic.name, query.partition))]
-    offsets = {partition.name.partition: at_position(partition, query.position) for partition in partitions}
-    seen = _parse_event_id(call.header(b"last-event-id"))
-    offsets.update((number, offset) for number, offset in seen.items() if number in offsets)
-    return StreamingResponse(_events(_Tail(call, topic.name, offsets, query)), media_type=EVENT_STREAM)
+    topic = call.service.topics.get(call.caller, call.path["topic"])
+    if query.partition is not None:
+        topic.state(query.partition)
+    numbers = range(len(topic.partitions)) if query.partition is None else [query.partition]
+    reader = call.service.members.reader(call.caller, ISOLATIONS[query.isolation])
+    for number in numbers:
+        reader.start_at(TopicPartition(topic.name, number), POSITIONS[query.position])
+    for number, offset in _parse_event_id(call.header(b"last-event-id")).items():
+        reader.moved(TopicPartition(topic.name, number), offset)
+    return StreamingResponse(_events(call, reader), media_type=EVENT_STREAM)
 
 
-@dataclass(slots=True)
-class _Tail:
-    call: Call
-    topic: str
-    offsets: dict[int, int]
-    """Partition → next offset to send."""
-    reading: shapes.Reading
-
-    @property
-    def event_id(self) -> str:
-        return ",".join(f"{number}:{offset}" for number, offset in self.offsets.items())
-
-
-async def _events(tail: _Tail) -> AsyncIterator[bytes]:
+async def _events(call: Call, reader: Reader) -> AsyncIterator[bytes]:
     yield b": hello\n\n"
-    while tail.call.rest.observed.is_ready:
-        reads = await fetch(tail.call.broker, _next_query(tail))
-        if all(read.slice is None and read.error is None for read in reads):
+    while call.service.records.may_wait:
+        try:
+            taken = await reader.take(limit=_TAIL_RECORDS, bytes_max=_TAIL_BYTES, wait_ms=_KEEP_ALIVE_MS)
+        except FlyMQError as error:
+            call.service.accounts.failed(call.caller, error)
+            yield _event("error", msgspec.json.encode(to_problem(error)))
+            return
+        if not taken.parts:
             yield b": nothing new\n\n"
-        for read in reads:
-            if read.error is not None:
-                yield _event("error", msgspec.json.encode(to_problem(read.error)))
-                return
-            if read.slice is not None:
-                yield _show(tail, read)
-                await pay(tail.call, tail.topic, read.offsets, read.length)
+        positions = dict(reader.positions)
+        for part in taken.parts:
+            yield _show(part, call.query, positions)
+        await wait_out(taken)
         await asyncio.sleep(0)
 
 
-def _next_query(tail: _Tail) -> FetchQuery:
-    return FetchQuery(
-        [FetchFrom(TopicPartition(tail.topic, number), at, _TAIL_BYTES) for number, at in tail.offsets.items()],
-        bytes_max=_TAIL_BYTES,
-        wait_ms_max=_KEEP_ALIVE_MS,
-        isolation=ISOLATIONS[tail.reading.isolation],
-    )
-
-
-def _show(tail: _Tail, read: PartitionRead) -> bytes:
-    """Return an event for each record of a read; the position moves with them."""
-    number = read.name.partition
-    records, next_offset = show_read(read, tail.offsets[number], tail.reading, limit=1 << 30)
+def _show(part: PartTaken, reading: shapes.Reading, positions: dict[TopicPartition, int]) -> bytes:
+    """Return an event for each record; its id says where a client goes on that has seen it."""
     events = []
-    for record in records:
-        tail.offsets[number] = record.offset + 1
-        events.append(_event("record", msgspec.json.encode(record), tail.event_id))
-    tail.offsets[number] = next_offset
+    for record in show_part(part, reading):
+        positions[part.name] = record.offset + 1
+        events.append(_event("record", msgspec.json.encode(record), _event_id(positions)))
+    positions[part.name] = part.next_offset
     return b"".join(events)
+
+
+def _event_id(positions: dict[TopicPartition, int]) -> str:
+    return ",".join(f"{name.partition}:{offset}" for name, offset in sorted(positions.items()))
 
 
 def _event(name: str, data: bytes, event_id: str = "") -> bytes:

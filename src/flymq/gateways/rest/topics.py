@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.topics import Topic
+from flymq.broker.service.topics import Topic
 from flymq.gateways.rest import shapes
 from flymq.gateways.rest.bodies import JSON
 from flymq.gateways.rest.operations import Call
@@ -23,11 +23,11 @@ BROKERS = 1
 async def list_topics(call: Call) -> shapes.TopicPage:
     """List topics."""
     query: shapes.TopicsQuery = call.query
-    found = [topic for topic in call.broker.topics if query.internal or not topic.is_internal]
+    found = call.service.topics.all(call.caller, internal=query.internal)
     taken, token = take_page(found, lambda topic: topic.name, query)
     return shapes.TopicPage(
         [
-            shapes.TopicSummary(topic.name, len(topic.partitions), topic.entry.replication_factor, topic.is_internal)
+            shapes.TopicSummary(topic.name, len(topic.partitions), topic.replication_factor, topic.is_internal)
             for topic in taken
         ],
         token,
@@ -38,8 +38,12 @@ async def create_topic(call: Call) -> Response:
     """Create a topic."""
     body: shapes.NewTopic = call.body
     replication_factor, warnings = _replication_factor(call, body.replication_factor or 0)
-    topic = await call.broker.admin.create(
-        body.name, partitions=body.partitions or 0, replication_factor=replication_factor, settings=body.config
+    topic = await call.service.topics.create(
+        call.caller,
+        body.name,
+        partitions=body.partitions or 0,
+        replication_factor=replication_factor,
+        settings=body.config,
     )
     assert topic is not None
     description = _describe(topic)
@@ -64,57 +68,58 @@ def _replication_factor(call: Call, wanted: int) -> tuple[int, list[str]]:
 
 async def describe_topic(call: Call) -> shapes.TopicDescription:
     """Describe a topic."""
-    return _describe(call.broker.topics.get(call.path["topic"]))
+    return _describe(call.service.topics.get(call.caller, call.path["topic"]))
 
 
 async def alter_topic(call: Call) -> shapes.TopicDescription:
     """Add partitions to a topic, change its settings, or both."""
     body: shapes.TopicChanges = call.body
-    name, admin = call.path["topic"], call.broker.admin
+    name, topics, caller = call.path["topic"], call.service.topics, call.caller
     if body.config:
-        await admin.alter(name, body.config, validate_only=body.partitions is not None)
+        await topics.alter(caller, name, body.config, validate_only=body.partitions is not None)
     if body.partitions is not None:
-        await admin.add_partitions(name, body.partitions)
+        await topics.add_partitions(caller, name, body.partitions)
         if body.config:
-            await admin.alter(name, body.config)
-    return _describe(call.broker.topics.get(name))
+            await topics.alter(caller, name, body.config)
+    return _describe(topics.get(caller, name))
 
 
 async def delete_topic(call: Call) -> None:
     """Delete a topic and its records."""
-    await call.broker.admin.delete(call.path["topic"])
+    await call.service.topics.delete(call.caller, call.path["topic"])
 
 
 async def describe_topic_config(call: Call) -> shapes.TopicConfiguration:
     """Show all settings of a topic, and which of them are its own."""
-    return _configuration(call.broker.topics.get(call.path["topic"]))
+    return _configuration(call.service.topics.get(call.caller, call.path["topic"]))
 
 
 async def alter_topic_config(call: Call) -> shapes.TopicConfiguration:
     """Change settings of a topic; null takes one back to its default."""
     body: shapes.ConfigChanges = call.body
-    await call.broker.admin.alter(call.path["topic"], body.config)
-    return _configuration(call.broker.topics.get(call.path["topic"]))
+    await call.service.topics.alter(call.caller, call.path["topic"], body.config)
+    return _configuration(call.service.topics.get(call.caller, call.path["topic"]))
 
 
 async def list_partitions(call: Call) -> shapes.Partitions:
     """List the partitions of a topic."""
-    topic = call.broker.topics.get(call.path["topic"])
+    topics = call.service.topics
+    topic = topics.get(call.caller, call.path["topic"])
     return shapes.Partitions(
         [
             shapes.PartitionDescription(
-                number,
-                state.leader,
-                partition.leader_epoch,
-                state.replicas,
-                state.isr,
-                partition.log.start_offset,
-                partition.high_watermark,
-                partition.last_stable_offset,
-                partition.log.size,
-                partition.log.failure is not None,
+                info.number,
+                info.state.leader,
+                info.state.leader_epoch,
+                info.state.replicas,
+                info.state.isr,
+                info.start_offset,
+                info.high_watermark,
+                info.last_stable_offset,
+                info.size,
+                info.is_offline,
             )
-            for number, (partition, state) in enumerate(zip(topic.partitions, topic.states, strict=True))
+            for info in topics.partitions(call.caller, topic)
         ]
     )
 
@@ -122,12 +127,11 @@ async def list_partitions(call: Call) -> shapes.Partitions:
 async def show_offsets(call: Call) -> shapes.PartitionOffsets:
     """Show where a partition begins and ends, and where a time is in it."""
     query: shapes.OffsetsQuery = call.query
-    partition = call.broker.topics.partition(TopicPartition(call.path["topic"], call.path["partition"]))
-    offsets = shapes.PartitionOffsets(
-        partition.log.start_offset, partition.high_watermark, partition.last_stable_offset
-    )
+    name = TopicPartition(call.path["topic"], call.path["partition"])
+    info = call.service.topics.partition(call.caller, name)
+    offsets = shapes.PartitionOffsets(info.start_offset, info.high_watermark, info.last_stable_offset)
     if query.timestamp is not None:
-        found = partition.find_time(query.timestamp, Isolation.READ_COMMITTED)
+        found = call.service.records.find_offset(call.caller, name, query.timestamp, Isolation.READ_COMMITTED)
         offsets.at_timestamp = None if found is None else found.offset
     return offsets
 
@@ -139,11 +143,11 @@ def _describe(topic: Topic) -> shapes.TopicDescription:
         str(topic.topic_id),
         topic.is_internal,
         len(topic.partitions),
-        topic.entry.replication_factor,
+        topic.replication_factor,
         configuration.config,
         configuration.overrides,
     )
 
 
 def _configuration(topic: Topic) -> shapes.TopicConfiguration:
-    return shapes.TopicConfiguration(dict(topic.config.to_mapping()), sorted(topic.entry.settings))
+    return shapes.TopicConfiguration(dict(topic.config.to_mapping()), sorted(topic.spec.settings))

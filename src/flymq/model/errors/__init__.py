@@ -1,8 +1,8 @@
-"""Every failure FlyMQ expects, as a noun with a meaning.
+"""Every expected error of FlyMQ.
 
-A `FlyMQError` has a stable `code` that travels over every protocol, says whether trying again can help
-(`retriable`), and carries a `hint` for the person who reads it. Raise it where you know it; translate it once, in
-a gateway's table. What cannot happen is an `assert`, not an error of this package.
+A `FlyMQError` has a stable `code` that is the same in every protocol, says whether a retry can help (`retriable`), and
+has a `hint` for the person who reads it. Raise it where the cause is known; map it once, in a gateway's table.
+What cannot happen is an `assert`, not an error of this package.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from flymq.model.errors.backups import *
 from flymq.model.errors.base import *
 from flymq.model.errors.batches import *
 from flymq.model.errors.connections import *
+from flymq.model.errors.coordinators import *
 from flymq.model.errors.disk import *
 from flymq.model.errors.groups import *
 from flymq.model.errors.http import *

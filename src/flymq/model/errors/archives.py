@@ -9,53 +9,53 @@ class ArchiveError(FlyMQError):
     """An archive could not be read or written."""
 
     code = "ARCHIVE_ERROR"
-    hint = "The message names the file; check that there is room and that this user may write there, then resume."
+    hint = "The message names the file; check free disk space and write permissions, then resume."
 
 
 class ArchiveNotFound(ArchiveError):
-    """There is no archive in this folder."""
+    """There is no archive in this directory."""
 
     code = "ARCHIVE_NOT_FOUND"
-    hint = "Name the folder that `flymq pipeline archive --to` was given."
+    hint = "Pass the directory that was given to `flymq pipeline archive --to`."
 
 
 class ArchiveDamaged(ArchiveError):
-    """A file of the archive is missing, cut short or altered."""
+    """A file of the archive is missing, truncated or modified."""
 
     code = "ARCHIVE_DAMAGED"
-    hint = "Bring the file back from a copy of the archive; restore other topics or an earlier time without it."
+    hint = "Recover the file from a copy of the archive; other topics and earlier times can be restored without it."
 
 
 class ArchiveTooNew(ArchiveError):
-    """The archive was written by a newer FlyMQ."""
+    """The archive was written by a newer version of FlyMQ."""
 
     code = "ARCHIVE_TOO_NEW"
-    hint = "Read it with the version that wrote it, or a newer one."
+    hint = "Read it with the version that wrote it, or a later one."
 
 
 class ArchiveInUse(ArchiveError):
-    """Another job writes to this archive."""
+    """Another job is writing to this archive."""
 
     code = "ARCHIVE_IN_USE"
-    hint = "Wait for it or stop it (`flymq pipeline list`), or archive into another folder."
+    hint = "Wait for it or stop it (`flymq pipeline list`), or archive to another directory."
 
 
 class NotInArchive(ArchiveError):
-    """The archive does not hold what was asked for."""
+    """The archive does not contain what was requested."""
 
     code = "NOT_IN_ARCHIVE"
-    hint = "`flymq pipeline restore ARCHIVE --dry-run` shows what it holds."
+    hint = "`flymq pipeline restore ARCHIVE --dry-run` shows what it contains."
 
 
 class TargetNotEmpty(FlyMQError):
-    """The topic to restore into has records already."""
+    """The topic to restore into already has records."""
 
     code = "TARGET_NOT_EMPTY"
-    hint = "Restore into another topic with --to, or add behind what is there with --append."
+    hint = "Restore into another topic with --to, or append to the existing records with --append."
 
 
 class TargetDisturbed(FlyMQError):
-    """Somebody else has written to the topic that is being restored."""
+    """Another producer wrote to the topic while it was being restored."""
 
     code = "TARGET_DISTURBED"
     hint = "Stop the other producers, delete the topic and restore again."

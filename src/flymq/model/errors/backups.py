@@ -6,21 +6,21 @@ from flymq.model.errors.base import FlyMQError
 
 
 class BackupNotFound(FlyMQError):
-    """There is no finished backup in this folder."""
+    """There is no complete backup in this directory."""
 
     code = "BACKUP_NOT_FOUND"
-    hint = "flymq backup list DIR shows those in a folder; one that was cut short cannot be restored."
+    hint = "`flymq backup list DIR` lists the backups of a directory; an incomplete one cannot be restored."
 
 
 class BackupExists(FlyMQError):
-    """There is a backup of this name."""
+    """A backup with this name already exists."""
 
     code = "BACKUP_EXISTS"
-    hint = "Use another --name; a backup is never written over."
+    hint = "Use another --name; a backup is never overwritten."
 
 
 class BackupDamaged(FlyMQError):
-    """The backup is not what it was when it was made."""
+    """The backup was modified or damaged after it was created."""
 
     code = "BACKUP_DAMAGED"
-    hint = "flymq backup verify lists what is wrong. Use another backup."
+    hint = "`flymq backup verify` lists what is wrong. Use another backup."

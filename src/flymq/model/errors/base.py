@@ -1,4 +1,4 @@
-"""What every expected failure carries."""
+"""The base class of all errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class FlyMQError(Exception):
-    """Something expected went wrong; `code` says what, `hint` says what to do."""
+    """An expected error; `code` identifies it, `hint` says what to do."""
 
     code: ClassVar[str] = "UNKNOWN"
     retriable: ClassVar[bool] = False

@@ -9,21 +9,21 @@ class InvalidBatch(FlyMQError):
     """The bytes are not a valid record batch."""
 
     code = "INVALID_BATCH"
-    hint = "The batch was altered or cut on its way; send it again from its records."
+    hint = "The batch was modified or truncated in transit; encode its records again and resend."
 
 
 class CorruptBatch(InvalidBatch):
     """The batch does not match its checksum."""
 
     code = "CORRUPT_BATCH"
-    hint = "The bytes changed after the checksum was made. On disk: restore the partition from a replica or a backup."
+    hint = "The bytes changed after the checksum was set. On disk: restore the partition from a replica or a backup."
 
 
 class UnsupportedBatchVersion(InvalidBatch):
-    """The batch is of the old message format 0 or 1."""
+    """The batch uses the old message format 0 or 1."""
 
     code = "UNSUPPORTED_BATCH_VERSION"
-    hint = "Use a client that writes record batches of magic 2 (Kafka 0.11 and later)."
+    hint = "Use a client that writes record batches with magic 2 (Kafka 0.11 and later)."
 
 
 class EmptyBatch(InvalidBatch):
@@ -34,14 +34,14 @@ class EmptyBatch(InvalidBatch):
 
 
 class UnsupportedCompression(InvalidBatch):
-    """The batch names a compression that is not known."""
+    """The batch uses an unknown compression codec."""
 
     code = "UNSUPPORTED_COMPRESSION"
     hint = "Use none, gzip, snappy, lz4 or zstd."
 
 
 class DecompressedTooLarge(InvalidBatch):
-    """The batch would unpack to more than is allowed."""
+    """The batch would exceed the size limit when decompressed."""
 
     code = "DECOMPRESSED_TOO_LARGE"
-    hint = "Send smaller batches; a small batch that unpacks to a huge one is refused unread."
+    hint = "Send smaller batches; a small batch that decompresses to a huge one is rejected without reading it."

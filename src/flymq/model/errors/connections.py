@@ -9,7 +9,7 @@ class Unauthenticated(FlyMQError):
     """The connection must authenticate first."""
 
     code = "UNAUTHENTICATED"
-    hint = "Give the client a username and a password."
+    hint = "Configure a username and a password for the client."
 
 
 class AuthenticationFailed(FlyMQError):
@@ -24,34 +24,34 @@ class BrokerUnavailable(FlyMQError):
 
     code = "BROKER_UNAVAILABLE"
     retriable = True
-    hint = "Check the address and that the broker runs: `flymq server start --dev` starts one on this machine."
+    hint = "Check the address and that the broker is running: `flymq server start --dev` starts one on this machine."
 
 
 class ConnectionLost(FlyMQError):
-    """The connection ended before the answer came; the request may have been carried out."""
+    """The connection was closed before the response arrived; the request may have been executed."""
 
     code = "CONNECTION_LOST"
     retriable = True
-    hint = "Try again; an idempotent producer does so without duplicates."
+    hint = "Retry; an idempotent producer does so without duplicates."
 
 
 class RequestTimedOut(FlyMQError):
-    """The answer did not come in time; the request may have been carried out."""
+    """The request timed out; it may have been executed."""
 
     code = "REQUEST_TIMED_OUT"
     retriable = True
-    hint = "Try again, or allow more time with `request_timeout_ms`."
+    hint = "Retry, or raise `request_timeout_ms`."
 
 
 class UnknownBrokerError(FlyMQError):
-    """The broker reported an error that this client does not know."""
+    """The broker returned an error that this client does not know."""
 
     code = "UNKNOWN_BROKER_ERROR"
     hint = "The broker may be newer than the client; upgrade the client."
 
 
 class UnknownRetriableError(UnknownBrokerError):
-    """The broker reported an error that this client does not know, and that another try can help."""
+    """The broker returned a retriable error that this client does not know."""
 
     code = "UNKNOWN_RETRIABLE_ERROR"
     retriable = True

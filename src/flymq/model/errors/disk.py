@@ -6,36 +6,36 @@ from flymq.model.errors.base import FlyMQError
 
 
 class StorageError(FlyMQError):
-    """The disk refused an operation."""
+    """A disk operation failed."""
 
     code = "STORAGE_ERROR"
     retriable = True
-    hint = "See the broker's log for the file and the system's answer."
+    hint = "See the broker's log for the file and the operating system's error."
 
 
 class DiskFull(StorageError):
-    """No space is left on the disk."""
+    """No space left on the disk."""
 
     code = "DISK_FULL"
     hint = "Free some space or lower the topics' retention, then restart the broker or reopen the partition."
 
 
 class DiskPermissionDenied(StorageError):
-    """The broker may not use this file."""
+    """The broker has no permission for this file."""
 
     code = "DISK_PERMISSION_DENIED"
     hint = "Give the broker's user read and write access to its data directory."
 
 
 class FileVanished(StorageError):
-    """A file of the log is no longer there."""
+    """A file of the log is missing."""
 
     code = "FILE_VANISHED"
-    hint = "Something else removed it; restore the partition from a replica or a backup."
+    hint = "Another program removed it; restore the partition from a replica or a backup."
 
 
 class DirectoryLocked(StorageError):
-    """Another process uses this data directory."""
+    """Another process is using this data directory."""
 
     code = "DIRECTORY_LOCKED"
     retriable = False
@@ -43,14 +43,14 @@ class DirectoryLocked(StorageError):
 
 
 class PartitionOffline(StorageError):
-    """The partition was taken offline after a failure of its disk."""
+    """The partition is offline after a disk failure."""
 
     code = "PARTITION_OFFLINE"
-    hint = "The message says what failed; mend it and restart the broker or reopen the partition."
+    hint = "The message says what failed; fix it and restart the broker or reopen the partition."
 
 
 class CorruptLog(StorageError):
-    """The log holds bytes that are not what was written."""
+    """The log is corrupt: it does not contain the bytes that were written."""
 
     code = "CORRUPT_LOG"
     retriable = False
@@ -58,8 +58,8 @@ class CorruptLog(StorageError):
 
 
 class FsyncFailed(StorageError):
-    """The disk could not make written data durable; the broker stops."""
+    """fsync failed: written data may not be durable; the broker stops."""
 
     code = "FSYNC_FAILED"
     retriable = False
-    hint = "Check the disk before starting the broker again: after a failed fsync, cached data cannot be trusted."
+    hint = "Check the disk before restarting the broker: after a failed fsync, the page cache cannot be trusted."

@@ -10,127 +10,127 @@ class GroupNotFound(FlyMQError):
     """There is no such consumer group."""
 
     code = "GROUP_NOT_FOUND"
-    hint = "`flymq group list` names the groups; one exists from its first member or commit on."
+    hint = "`flymq group list` lists the groups; a group exists once a member has joined or an offset was committed."
 
 
 class UnknownMember(FlyMQError):
-    """The group does not have this member, or no longer."""
+    """The group has no such member; it may have been removed."""
 
     code = "UNKNOWN_MEMBER"
-    hint = "The member was silent for longer than its session timeout; it joins again as a new one."
+    hint = "A member without a heartbeat for its session timeout is removed; it must rejoin as a new member."
 
 
 class StaleGeneration(FlyMQError):
-    """The group has been shared out anew since; this member's share may belong to another one."""
+    """The group has rebalanced since: this generation has ended, and its partitions may belong to other members."""
 
     code = "STALE_GENERATION"
-    hint = "Join the group again; commit only what the new share allows."
+    hint = "Rejoin the group; commit only offsets of partitions in the new assignment."
 
 
 class RebalanceInProgress(FlyMQError):
-    """The group is being shared out anew."""
+    """The group is rebalancing."""
 
     code = "REBALANCE_IN_PROGRESS"
     retriable = True
-    hint = "Join the group again to get the new share."
+    hint = "Rejoin the group to get the new assignment."
 
 
 class MemberIdRequired(FlyMQError):
-    """The group has given this new member an id, `member_id`; it joins with it."""
+    """A new member must join with the id that the group has given it, `member_id`."""
 
     code = "MEMBER_ID_REQUIRED"
     retriable = True
-    hint = "Join again with the id from the answer."
+    hint = "Rejoin with the member id from the response."
     member_id: str = ""
 
 
 class MemberFenced(FlyMQError):
-    """Another member has come with the same instance name and taken this one's place."""
+    """Another member with the same group instance id has replaced this one."""
 
     code = "MEMBER_FENCED"
-    hint = "Stop this member, or give each one an instance name of its own."
+    hint = "Stop this member, or use a different group instance id for each member."
 
 
 class InconsistentAssignors(FlyMQError):
     """The member and the rest of the group have no assignor in common."""
 
     code = "INCONSISTENT_ASSIGNORS"
-    hint = "Give all members of a group at least one common assignor."
+    hint = "Configure at least one common assignor for all members of the group."
 
 
 class InvalidSessionTimeout(InvalidRequest):
-    """The member's session timeout is not allowed."""
+    """The session timeout is out of range."""
 
     code = "INVALID_SESSION_TIMEOUT"
-    hint = "The message names the limits."
+    hint = "The message gives the limits."
 
 
 class GroupFull(FlyMQError):
-    """The group has as many members as it may have."""
+    """The group has reached its maximum number of members."""
 
     code = "GROUP_FULL"
-    hint = "Use fewer members; more of them than partitions have nothing to do."
+    hint = "Use fewer members; those beyond the number of partitions would be idle."
 
 
 class GroupNotEmpty(FlyMQError):
-    """The group has members, which would not notice."""
+    """The group still has members."""
 
     code = "GROUP_NOT_EMPTY"
     hint = "Stop all members of the group first."
 
 
 class OffsetMetadataTooLarge(FlyMQError):
-    """The note that goes with a committed offset is too long."""
+    """The metadata of a committed offset is too long."""
 
     code = "OFFSET_METADATA_TOO_LARGE"
-    hint = "Keep the note short; it is for people."
+    hint = "Commit offsets with shorter metadata."
 
 
 class UnstableOffsets(FlyMQError):
-    """A transaction is about to commit an offset for this partition."""
+    """A pending transaction may commit an offset for this partition."""
 
     code = "UNSTABLE_OFFSETS"
     retriable = True
-    hint = "Ask again when the transaction has ended."
+    hint = "Retry once the transaction has ended."
 
 
 class MemberEpochFenced(FlyMQError):
-    """The member and its group disagree about the epoch it is in, so its share may belong to another one."""
+    """The member epoch does not match the group's: the member's partitions may belong to other members."""
 
     code = "MEMBER_EPOCH_FENCED"
-    hint = "Give up all partitions and join again with the epoch 0."
+    hint = "Give up all partitions and rejoin with epoch 0."
 
 
 class StaleMemberEpoch(FlyMQError):
-    """The member has moved on to another epoch since it sent this."""
+    """The member epoch of the request is no longer the current one."""
 
     code = "STALE_MEMBER_EPOCH"
-    hint = "Heartbeat to learn the current epoch, then try again."
+    hint = "Send a heartbeat to get the current epoch, then retry."
 
 
 class InstanceInUse(FlyMQError):
-    """Another member of the group has this instance name and has not left."""
+    """The group instance id is in use by another member."""
 
     code = "INSTANCE_IN_USE"
-    hint = "Stop the other member, or give each one an instance name of its own."
+    hint = "Stop the other member, or use a different group instance id for each member."
 
 
 class UnsupportedAssignor(InvalidRequest):
-    """The broker does not know how to share out like this."""
+    """The broker does not support this assignor."""
 
     code = "UNSUPPORTED_ASSIGNOR"
     hint = "Use `uniform` or `range`."
 
 
 class InvalidTopicPattern(InvalidRequest):
-    """The pattern of topic names cannot be read, or asks for more than a pattern may."""
+    """The topic pattern is not a valid regular expression, or uses unsupported syntax."""
 
     code = "INVALID_TOPIC_PATTERN"
-    hint = "The message names the place; lookahead and backreferences are not supported."
+    hint = "Patterns use RE2 syntax: no lookahead, no backreferences."
 
 
 class OtherGroupType(FlyMQError):
-    """The group has members that use the other group protocol."""
+    """The group's members use the other group protocol."""
 
     code = "OTHER_GROUP_TYPE"
-    hint = "Stop all members of the group before they change their `group.protocol`."
+    hint = "Stop all members of the group before changing `group.protocol`."

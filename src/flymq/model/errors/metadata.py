@@ -6,10 +6,10 @@ from flymq.model.errors.base import FlyMQError
 
 
 class MetadataError(FlyMQError):
-    """The metadata store could not do what was asked."""
+    """The metadata store returned an error."""
 
     code = "METADATA_ERROR"
-    hint = "See the broker's log for what the store answered."
+    hint = "See the broker's log for the store's error."
 
 
 class MetadataUnavailable(MetadataError):
@@ -17,46 +17,46 @@ class MetadataUnavailable(MetadataError):
 
     code = "METADATA_UNAVAILABLE"
     retriable = True
-    hint = "Try again; if it lasts, check the metadata store and the way to it."
+    hint = "Retry; if it persists, check the metadata store and the network to it."
 
 
 class IndeterminateResult(MetadataError):
-    """The metadata store may or may not have made the change: its answer was lost."""
+    """The metadata store may or may not have made the change: its response was lost."""
 
     code = "INDETERMINATE_RESULT"
-    hint = "Read the keys again to learn whether the change was made; do not repeat it blindly."
+    hint = "Read the keys again to find out whether the change was made; do not retry blindly."
 
 
 class RevisionCompacted(MetadataError):
-    """The metadata store has forgotten the changes since this revision."""
+    """The metadata store has compacted the history of this revision."""
 
     code = "REVISION_COMPACTED"
-    hint = "Read everything again and watch from the revision that read came with."
+    hint = "Read all keys again and watch from the revision of that read."
 
 
 class SessionEnded(MetadataError):
-    """The session has ended and its keys are gone."""
+    """The session has expired and its keys were deleted."""
 
     code = "SESSION_ENDED"
     hint = "Open a new session and write its keys again."
 
 
 class InvalidTxn(MetadataError):
-    """The metadata transaction breaks a rule every engine has to keep."""
+    """The metadata transaction breaks a rule of the metadata store."""
 
     code = "INVALID_TXN"
-    hint = "Split it, or name each key once; the message says which rule was broken."
+    hint = "Split it, or use each key only once; the message says which rule it breaks."
 
 
 class CorruptMetadata(MetadataError):
-    """The metadata file is damaged, or is not one of FlyMQ's."""
+    """The metadata file is corrupt, or is not a FlyMQ metadata file."""
 
     code = "CORRUPT_METADATA"
-    hint = "Restore the file from a backup. It knows the topics; their records lie beside it and are not touched."
+    hint = "Restore the file from a backup. It holds the topics' metadata; their records are in other files."
 
 
 class MetadataTooNew(MetadataError):
-    """The metadata file was written by a newer FlyMQ."""
+    """The metadata file was written by a newer version of FlyMQ."""
 
     code = "METADATA_TOO_NEW"
-    hint = "Start the newer version again, or restore the file from a backup made before the upgrade."
+    hint = "Start the newer version, or restore the file from a backup made before the upgrade."

@@ -6,42 +6,42 @@ from flymq.model.errors.base import FlyMQError
 
 
 class PipelineNotFound(FlyMQError):
-    """There is no pipeline of this name."""
+    """There is no pipeline with this name."""
 
     code = "PIPELINE_NOT_FOUND"
-    hint = "`flymq pipeline list` names those there are; --state-dir or FLYMQ_PIPELINES says where they are kept."
+    hint = "`flymq pipeline list` lists the pipelines; --state-dir or FLYMQ_PIPELINES sets where their state is stored."
 
 
 class PipelineRunning(FlyMQError):
-    """The pipeline runs already."""
+    """The pipeline is already running."""
 
     code = "PIPELINE_RUNNING"
-    hint = "`flymq pipeline stop NAME` stops it; another --name makes another pipeline."
+    hint = "Stop it with `flymq pipeline stop NAME`, or start another pipeline with another --name."
 
 
 class PipelineNotRunning(FlyMQError):
-    """The pipeline does not run."""
+    """The pipeline is not running."""
 
     code = "PIPELINE_NOT_RUNNING"
-    hint = "`flymq pipeline resume NAME` lets it go on where it stopped."
+    hint = "`flymq pipeline resume NAME` continues where it stopped."
 
 
 class PipelineDiffers(FlyMQError):
-    """A pipeline of this name exists and does something else."""
+    """A pipeline with this name exists and has other options."""
 
     code = "PIPELINE_DIFFERS"
-    hint = "Give this one another --name, or forget the old one with `flymq pipeline remove NAME`."
+    hint = "Use another --name, or remove the old pipeline with `flymq pipeline remove NAME`."
 
 
 class PipelineFailed(FlyMQError):
-    """The pipeline ended with an error."""
+    """The pipeline failed."""
 
     code = "PIPELINE_FAILED"
-    hint = "`flymq pipeline logs NAME` has the details; `flymq pipeline resume NAME` goes on where it stopped."
+    hint = "`flymq pipeline logs NAME` has the details; `flymq pipeline resume NAME` continues where it stopped."
 
 
 class InvalidPipeline(FlyMQError):
-    """The pipeline asks for something that cannot be done."""
+    """The pipeline's options are not valid."""
 
     code = "INVALID_PIPELINE"
-    hint = "Correct what the message names; `flymq pipeline JOB --help` lists the options."
+    hint = "Correct the option named in the message; `flymq pipeline JOB --help` lists the options."

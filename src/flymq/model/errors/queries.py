@@ -6,14 +6,14 @@ from flymq.model.errors.base import FlyMQError
 
 
 class TableNotFound(FlyMQError):
-    """The query names a table that is no topic."""
+    """The query uses a table that is not a topic."""
 
     code = "TABLE_NOT_FOUND"
-    hint = "flymq topic list shows the topics; a name with a dot or a dash goes into `backquotes`."
+    hint = "`flymq topic list` lists the topics; quote a name with a dot or a dash in `backticks`."
 
 
 class QueryFailed(FlyMQError):
-    """Spark cannot run the query."""
+    """The query failed in Spark."""
 
     code = "QUERY_FAILED"
-    hint = "DESCRIBE and the name of a topic, as a query, shows its columns."
+    hint = "The query `DESCRIBE topic` lists the columns of a topic."

@@ -6,7 +6,7 @@ from flymq.model.errors.base import FlyMQError
 
 
 class InvalidRequest(FlyMQError):
-    """The request has a wrong or missing field."""
+    """A field of the request is invalid or missing."""
 
     code = "INVALID_REQUEST"
     hint = "Check the field named in the message against docs/formats/native-protocol.md."
@@ -16,18 +16,18 @@ class BrokenFrame(FlyMQError):
     """The bytes on the connection are not a FlyMQ frame."""
 
     code = "BROKEN_FRAME"
-    hint = "A frame starts with 0xFB 0x01; check that the client speaks the protocol it was configured for."
+    hint = "A frame starts with 0xFB 0x01; check which protocol the client is configured for."
 
 
 class UnsupportedVersion(FlyMQError):
-    """This version of the protocol is not spoken here."""
+    """This protocol version is not supported."""
 
     code = "UNSUPPORTED_VERSION"
     hint = "Use a client of the same major version as the broker."
 
 
 class UnknownOpcode(FlyMQError):
-    """This operation is not known here."""
+    """The opcode is not known."""
 
     code = "UNKNOWN_OPCODE"
     hint = "The broker may be older than the client; upgrade the broker."
@@ -48,49 +48,49 @@ class MessageTooLarge(FlyMQError):
 
 
 class InvalidTopicName(FlyMQError):
-    """The topic's name is not allowed."""
+    """The topic name is not valid."""
 
     code = "INVALID_TOPIC_NAME"
     hint = "Use 1 to 249 letters, digits, '.', '_' or '-'; not '.' or '..'."
 
 
 class InvalidSetting(FlyMQError):
-    """A setting has a value that is not allowed."""
+    """The value of a setting is not valid."""
 
     code = "INVALID_SETTING"
-    hint = "Correct the value that the message names."
+    hint = "Correct the value named in the message."
 
 
 class InvalidPartitions(FlyMQError):
-    """The number of partitions is not allowed."""
+    """The number of partitions is not valid."""
 
     code = "INVALID_PARTITIONS"
-    hint = "Partitions can be added, never taken away, within `limits.topic_partitions_max`."
+    hint = "Partitions can be added, never removed, up to `limits.topic_partitions_max`."
 
 
 class InvalidReplicationFactor(FlyMQError):
-    """There are not enough brokers for this replication factor."""
+    """The replication factor exceeds the number of brokers."""
 
     code = "INVALID_REPLICATION_FACTOR"
-    hint = "Use a replication factor of at most the number of brokers."
+    hint = "Lower the replication factor, or add brokers."
 
 
 class ListenFailed(FlyMQError):
     """The broker cannot listen on this address."""
 
     code = "LISTEN_FAILED"
-    hint = "Use an address of this machine for `listener.host`; ports below 1024 need special rights."
+    hint = "Use an address of this machine for `listener.host`; ports below 1024 need extra privileges."
 
 
 class AddressInUse(ListenFailed):
-    """Another program listens on this port."""
+    """The port is already in use."""
 
     code = "ADDRESS_IN_USE"
-    hint = "Stop the other program, or use another port: `--port N`, or `--port 0` for any free one."
+    hint = "Stop the other program, or use another port: `--port N`, or `--port 0` for any free port."
 
 
 class InternalError(FlyMQError):
-    """The broker met a fault of its own."""
+    """Internal broker error."""
 
     code = "INTERNAL_ERROR"
-    hint = "The broker's log has the details; please report them."
+    hint = "See the broker's log for the details, and please report them."

@@ -1,4 +1,4 @@
-"""Spark: options, offsets and rows that cannot be used."""
+"""Spark: invalid options, columns and offsets."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from flymq.model.errors.requests import InvalidSetting
 
 
 class InvalidOption(InvalidSetting):
-    """An option of the Spark format "flymq" is unknown, or its value is not allowed."""
+    """An option of the Spark format "flymq" is unknown, or its value is not valid."""
 
     code = "INVALID_OPTION"
-    hint = "docs/reference/spark-options.md lists the options and what they take."
+    hint = "docs/reference/spark-options.md lists the options and their values."
 
 
 class InvalidColumns(FlyMQError):
-    """The columns of a data frame are not those that topics are read into or written from."""
+    """The columns of the DataFrame do not match those of a topic."""
 
     code = "INVALID_COLUMNS"
-    hint = "docs/how-to/spark.md lists the columns and their types; select or cast them."
+    hint = "docs/how-to/spark.md lists the columns and their types; select or cast to them."
 
 
 class DataLost(FlyMQError):
-    """Records that a Spark query has not read yet are gone."""
+    """Records were deleted before the Spark query read them."""
 
     code = "DATA_LOST"
-    hint = "Set failOnDataLoss to false to go on with what is left, or start anew with another checkpoint."
+    hint = "Set failOnDataLoss to false to continue with the remaining records, or restart with a new checkpoint."

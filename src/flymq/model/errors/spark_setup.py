@@ -1,4 +1,4 @@
-"""What keeps Spark from starting on this machine."""
+"""Spark cannot start on this machine."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from flymq.model.errors.base import FlyMQError
 
 
 class SparkMissing(FlyMQError):
-    """PySpark is not installed here."""
+    """PySpark is not installed."""
 
     code = "SPARK_MISSING"
     hint = "Install it with pip install 'flymq[spark]'."
 
 
 class JavaMissing(FlyMQError):
-    """No Java that Spark can run on was found."""
+    """No Java that Spark supports was found."""
 
     code = "JAVA_MISSING"
-    hint = "pip install 'flymq[spark]' brings one; or install Java 17 or 21 and set JAVA_HOME."
+    hint = "pip install 'flymq[spark]' includes one; or install Java 17 or 21 and set JAVA_HOME."
 
 
 class SparkStartFailed(FlyMQError):
-    """Spark did not start."""
+    """Spark failed to start."""
 
     code = "SPARK_START_FAILED"
-    hint = "Run flymq doctor: it looks at Java, PySpark and bash, and says what to do."
+    hint = "Run `flymq doctor`: it checks Java, PySpark and bash, and says how to fix them."

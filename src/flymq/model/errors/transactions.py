@@ -7,50 +7,50 @@ from flymq.model.errors.requests import InvalidRequest
 
 
 class OutOfOrderSequence(FlyMQError):
-    """The batch does not follow the producer's last one: something between is missing."""
+    """The sequence number of the batch is out of order: a batch before it is missing."""
 
     code = "OUT_OF_ORDER_SEQUENCE"
-    hint = "The producer lost a batch; start a new producer id, and a new transaction if one was open."
+    hint = "The producer lost a batch; get a new producer id, and restart the transaction if one was open."
 
 
 class ProducerFenced(FlyMQError):
-    """A newer producer has taken over this producer's identity."""
+    """The producer was fenced by a newer one with the same transactional id."""
 
     code = "PRODUCER_FENCED"
-    hint = "Stop this producer: another one of the same transactional id runs."
+    hint = "Stop this producer: another one with the same transactional id is running."
 
 
 class UnknownProducer(FlyMQError):
-    """The broker does not remember this producer."""
+    """The producer id is unknown to the broker."""
 
     code = "UNKNOWN_PRODUCER"
-    hint = "Its records have expired; start a new producer id."
+    hint = "The producer id has expired with its records; get a new one."
 
 
 class InvalidTransactionState(FlyMQError):
-    """The transaction is not in a state that allows this."""
+    """The operation is not allowed in the current state of the transaction."""
 
     code = "INVALID_TRANSACTION_STATE"
-    hint = "Begin a transaction first; abort one that failed before beginning the next."
+    hint = "Begin a transaction first; abort a failed one before beginning the next."
 
 
 class TransactionAborted(FlyMQError):
-    """The broker has aborted the transaction: it was open for too long, or a crash interrupted it."""
+    """The broker aborted the transaction: it timed out, or the broker crashed."""
 
     code = "TRANSACTION_ABORTED"
-    hint = "Get a new epoch with INIT_PRODUCER and repeat the transaction from its beginning."
+    hint = "Get a new epoch with INIT_PRODUCER and retry the whole transaction."
 
 
 class TransactionInProgress(FlyMQError):
-    """The producer's last transaction is still being ended."""
+    """The producer's previous transaction is still ending."""
 
     code = "TRANSACTION_IN_PROGRESS"
     retriable = True
-    hint = "Try again in a moment."
+    hint = "Retry after a short wait."
 
 
 class InvalidTransactionTimeout(InvalidRequest):
-    """The transaction timeout is not allowed."""
+    """The transaction timeout is out of range."""
 
     code = "INVALID_TRANSACTION_TIMEOUT"
-    hint = "The message names the limits."
+    hint = "The message gives the limits."

@@ -1,4 +1,4 @@
-"""Values and objects on the client's side."""
+"""The SDK: values, serializers and closed objects."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from flymq.model.errors.base import FlyMQError
 
 
 class ClientClosed(FlyMQError):
-    """The client has been closed."""
+    """The client is closed."""
 
     code = "CLIENT_CLOSED"
     hint = "Use it within its `with` block, or before `close()`."
 
 
 class NotSubscribed(FlyMQError):
-    """The consumer reads nothing yet."""
+    """The consumer is not subscribed to any topic."""
 
     code = "NOT_SUBSCRIBED"
     hint = "Call subscribe(['topic']) first."
 
 
 class SerializationFailed(FlyMQError):
-    """A value could not be turned into bytes."""
+    """A value could not be serialized."""
 
     code = "SERIALIZATION_FAILED"
-    hint = "Check the value against the serializer that was set."
+    hint = "Check the value against the configured serializer."
 
 
 class UnreadableRecord(FlyMQError):
-    """A record that was read cannot be turned into a value; the fields say which one, and what its bytes are."""
+    """A record cannot be decoded; the fields say which one, and hold its raw bytes."""
 
     code = "UNREADABLE_RECORD"
-    hint = "Look at the record; seek to the offset after it to go on."
+    hint = "Inspect the record; seek to the next offset to skip it."
     topic: str = ""
     partition: int = -1
     offset: int = -1
@@ -39,28 +39,28 @@ class UnreadableRecord(FlyMQError):
 
 
 class DeserializationFailed(UnreadableRecord):
-    """The deserializer refused a record's bytes."""
+    """The deserializer rejected a record."""
 
     code = "DESERIALIZATION_FAILED"
     hint = "The record was written with another serializer; seek past it, or read it without a deserializer."
 
 
 class WrongEncryptionKey(UnreadableRecord):
-    """The message was encrypted with a key this client does not have."""
+    """The message was encrypted with a key that this client does not have."""
 
     code = "WRONG_ENCRYPTION_KEY"
-    hint = "Add the key that was used then to `decryption_keys`."
+    hint = "Add the old key to `decryption_keys`."
 
 
 class AlteredMessage(UnreadableRecord):
-    """The encrypted message was altered after it was written."""
+    """The encrypted message was modified after it was written."""
 
     code = "ALTERED_MESSAGE"
-    hint = "Do not trust it: someone or something changed its bytes."
+    hint = "Do not trust the message: its authentication tag does not match."
 
 
 class NotEncrypted(UnreadableRecord):
     """The message is not encrypted, though this client has an encryption key."""
 
     code = "NOT_ENCRYPTED"
-    hint = "Set encryption_required=False to read messages from before encryption was turned on."
+    hint = "Set encryption_required=False to read messages from before encryption was enabled."

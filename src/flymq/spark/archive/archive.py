@@ -1,4 +1,4 @@
-"""A folder that is an archive: publish a manifest, list them, hold the lock, sweep what nobody names."""
+"""The archive directory: publish and list manifests, hold the write lock, remove orphaned files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCK = "lock"
 
 
 class Archive:
-    """An archive in a folder of this machine, or of a file system that all machines of a Spark cluster mount."""
+    """An archive in a local directory, or on a file system that all machines of a Spark cluster mount."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -24,24 +24,24 @@ class Archive:
 
     @classmethod
     def open(cls, root: Path) -> Archive:
-        """Return the archive in this folder, or raise ArchiveNotFound."""
+        """Return the archive in this directory, or raise ArchiveNotFound."""
         if not (root / MANIFESTS).is_dir():
-            raise ArchiveNotFound(f"{root} is not an archive: it has no folder {MANIFESTS}")
+            raise ArchiveNotFound(f"{root} is not an archive: it has no directory {MANIFESTS}")
         return cls(root)
 
     @classmethod
     def create(cls, root: Path) -> Archive:
-        """Return the archive in this folder; make an empty one if there is none."""
+        """Return the archive in this directory; create an empty one if there is none."""
         SystemDisk().make_directory(root / MANIFESTS)
         return cls(root)
 
     def manifests(self) -> list[Manifest]:
-        """Return all manifests, the oldest first. Raises what is wrong with one."""
+        """Return all manifests, oldest first. Raises an error for a damaged one."""
         found = [self.manifest(name) for name in self._manifest_files()]
         return sorted(found, key=lambda manifest: (manifest.created_ms, manifest.query, manifest.batch))
 
     def manifest(self, name: str) -> Manifest:
-        """Return the manifest in a file of the folder of manifests."""
+        """Return the manifest of this file name."""
         path = self.root / MANIFESTS / name
         return parse_manifest(self._disk.read(path), str(path))
 
@@ -50,20 +50,20 @@ class Archive:
         return (self.root / MANIFESTS / manifest_file(query, batch)).exists()
 
     def batch_rows(self, query: str, batch: int) -> int:
-        """Return how many records a batch of a query has brought into the archive."""
+        """Return the number of records that a batch of a query has added to the archive."""
         return self.manifest(manifest_file(query, batch)).rows if self.has_batch(query, batch) else 0
 
     def publish(self, manifest: Manifest) -> None:
-        """Make a batch part of the archive: all of it when this returns, none of it before. Once only.
+        """Add a batch to the archive, atomically and idempotently.
 
-        A batch that is run again after a crash finds its manifest there; what it wrote this time is swept later.
+        A batch that is rerun after a crash finds its manifest; the files of the rerun are removed later as orphans.
         """
         if not self.has_batch(manifest.query, manifest.batch):
             replace_file(self._disk, self.root / MANIFESTS / manifest.file, encode_manifest(manifest))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only one who writes, for a `with` block."""
+        """Hold the write lock for a `with` block."""
         try:
             lock = self._disk.lock(self.root / LOCK)
         except DirectoryLocked as error:
@@ -74,12 +74,12 @@ class Archive:
             lock.release()
 
     def orphans(self) -> list[Path]:
-        """Return the files that no manifest names: left by batches that never came to their end."""
+        """Return the files that are in no manifest: leftovers of unfinished batches."""
         named = {self.root / piece.file for manifest in self.manifests() for piece in manifest.pieces if piece.file}
         return sorted(path for path in (self.root / DATA).rglob("*.parquet") if path not in named)
 
     def sweep(self) -> int:
-        """Remove the orphans; return how many there were. Only while holding the lock: a batch may be under way."""
+        """Remove the orphans; return how many there were. Requires the lock: a batch may be in progress."""
         orphans = self.orphans()
         for path in orphans:
             self._disk.remove(path)

@@ -1,4 +1,4 @@
-"""What a manifest says besides records: how topics are set, and how far groups have read them."""
+"""The broker's state in a manifest: settings of topics and committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from flymq.model.errors import TopicNotFound
 from flymq.spark.archive.manifest import GroupOffsets, TopicState
 
 OWN_GROUPS = "flymq-pipeline-"
-"""Groups that begin so show how far pipelines are; they are not worth keeping."""
+"""Groups with this prefix only show the progress of pipelines; they are not archived."""
 
 
 async def topic_states(admin: AsyncAdmin, topics: Iterable[str]) -> dict[str, TopicState]:
-    """Return what is needed to make these topics again; one that was deleted meanwhile is left out."""
+    """Return what is needed to recreate these topics, without those that were deleted meanwhile."""
     found: dict[str, TopicState] = {}
     for name in sorted(set(topics)):
         try:
@@ -32,7 +32,7 @@ async def topic_states(admin: AsyncAdmin, topics: Iterable[str]) -> dict[str, To
 
 
 async def group_offsets(admin: AsyncAdmin, topics: Iterable[str]) -> GroupOffsets:
-    """Return how far every group has read these topics."""
+    """Return the committed offsets of every group in these topics."""
     wanted = set(topics)
     found: GroupOffsets = {}
     for group in await admin.list_groups():

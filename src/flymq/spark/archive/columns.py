@@ -1,11 +1,11 @@
-"""The columns of an archive's files, and how a run of record batches becomes them.
+"""The columns of an archive's files, and the conversion of record batches to them.
 
 | column | type | |
 |---|---|---|
 | offset | int64 | |
 | timestamp | timestamp[ms, UTC] | |
-| timestamp_type | int8 | 0: given by the producer, 1: by the broker |
-| leader_epoch | int32 | of the batch the record came in |
+| timestamp_type | int8 | 0: set by the producer, 1: by the broker |
+| leader_epoch | int32 | of the record's batch |
 | key, value | binary | may be null |
 | headers | list of struct of key: string and value: binary | |
 """
@@ -61,7 +61,7 @@ def archive_columns(run: Buffer, start_offset: int, end_offset: int, aborted: Se
 
 
 def _of_batches(run: Buffer, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what every record of these offsets has from its batch: the type of its time and the leader epoch."""
+    """Return the columns that come from each record's batch: timestamp type and leader epoch."""
     headers = [header for _, header in split_batches(run)]
     first_offsets = np.array([header.base_offset for header in headers], np.int64)
     timestamp_types = np.array([header.has_log_append_time for header in headers], np.int8)

@@ -1,4 +1,4 @@
-"""The Parquet files of an archive: written aside and renamed when they are whole, read with their damage named."""
+"""The Parquet files of an archive: written under a temporary name and renamed when complete; verified when read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from flymq.spark.archive.manifest import Piece
 
 DATA = "data"
 ASIDE_PREFIX = "_"
-"""Files still being written; Spark and others leave out what begins so."""
+"""The prefix of unfinished files; Spark and others ignore files with it."""
 
-_COMPRESSION_LEVEL = 1  # of zstd: more costs much time for few bytes
+_COMPRESSION_LEVEL = 1  # of zstd: a higher level takes much longer and saves little
 _ROW_GROUP_ROWS = 1 << 18
 _ROW_GROUP_BYTES = 128 << 20
 _READ_BYTES = 1 << 20
@@ -31,13 +31,13 @@ _ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED
 
 
 def piece_file(piece: Piece, attempt: str) -> str:
-    """Return the file of a piece, relative to the archive. Every attempt to write it has a file of its own."""
+    """Return the file of a piece, relative to the archive. Every attempt to write it has its own file."""
     span = f"{piece.start_offset:020d}-{piece.end_offset:020d}"
     return f"{DATA}/topic={piece.topic}/partition={piece.partition}/{span}-{attempt}.parquet"
 
 
 def write_piece(root: Path, piece: Piece, attempt: str, batches: Iterable[pa.RecordBatch]) -> Piece:
-    """Write the records of a piece and return it with what is known now. On the disk when this returns."""
+    """Write the records of a piece, durably, and return the piece with its row count, size and checksum."""
     relative = piece_file(piece, attempt)
     path = root / relative
     aside = path.with_name(ASIDE_PREFIX + path.name)
@@ -89,7 +89,7 @@ def _write_records(output: _SummedFile, batches: Iterable[pa.RecordBatch]) -> _W
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield tables that are large enough to be read quickly and small enough for a task's memory."""
+    """Yield tables that are large enough for fast reads and small enough for a task's memory."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -104,7 +104,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 class _SummedFile:
-    """A file for pyarrow to write to, which counts and sums the bytes on their way."""
+    """A file for pyarrow to write to, which tracks the size and checksum."""
 
     closed = False
 
@@ -126,10 +126,10 @@ class _SummedFile:
         return self.size_bytes
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Do nothing: writes are not buffered here."""
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """Do nothing: the caller that opened the file closes it."""
 
     def readable(self) -> bool:
         return False
@@ -142,7 +142,7 @@ class _SummedFile:
 
 
 def read_piece(root: Path, piece: Piece, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a piece in their order; all columns unless some are named."""
+    """Yield the records of a piece in order; all columns by default."""
     if not piece.file:
         return
     check_presence(root, piece)
@@ -159,19 +159,19 @@ def read_piece(root: Path, piece: Piece, columns: Sequence[str] | None = None) -
 
 
 def check_presence(root: Path, piece: Piece) -> None:
-    """Raise what is wrong with a piece's file at first sight: that it is missing or has another size."""
+    """Raise an error if a piece's file is missing or has the wrong size."""
     path = root / piece.file
     try:
         size = path.stat().st_size
     except OSError as error:
         raise ArchiveDamaged(f"{path} is missing: {error.strerror}") from error
     if size != piece.size_bytes:
-        change = "was cut short" if size < piece.size_bytes else "has grown"
+        change = "was truncated" if size < piece.size_bytes else "has grown"
         raise ArchiveDamaged(f"{path} {change}: it has {size} bytes; its manifest says {piece.size_bytes}")
 
 
 def check_bytes(root: Path, piece: Piece) -> None:
-    """Read a piece's whole file and compare its checksum."""
+    """Read a piece's whole file and verify its checksum."""
     found = 0
     path = root / piece.file
     try:
@@ -181,7 +181,7 @@ def check_bytes(root: Path, piece: Piece) -> None:
     except OSError as error:
         raise ArchiveDamaged(f"{path} cannot be read: {error.strerror}") from error
     if found != piece.crc32c:
-        raise ArchiveDamaged(f"{path} was altered: its bytes sum up to {found:#010x}, not {piece.crc32c:#010x}")
+        raise ArchiveDamaged(f"{path} was modified: its checksum is {found:#010x}, not {piece.crc32c:#010x}")
 
 
 def _first_line(fault: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""Manifests: what an archive holds. A file that no manifest names is not part of it.
+"""Manifests: the contents of an archive. A file that is in no manifest is not part of it.
 
-One manifest is published for each batch of a job, so the records of a batch are in the archive all at once or not at
-all. It also keeps what the records alone do not tell: the settings of the topics and how far groups had read.
+One manifest is published per batch of a job, so a batch is added atomically. It also has what the records do not
+contain: the settings of the topics and the committed offsets of groups.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Piece(Struct, frozen=True):
 
 
 class TopicState(Struct, frozen=True):
-    """What is needed to make the topic again."""
+    """What is needed to recreate the topic."""
 
     topic_id: str
     partitions: int
     replication_factor: int = 1
     settings: Settings = {}
-    """Those set for the topic itself."""
+    """The topic's own settings, without defaults."""
     in_force: Settings = {}
-    """All of them, whoever set them."""
+    """All settings, including defaults."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     topics: dict[str, TopicState] = {}
     groups: GroupOffsets = {}
     crc32c: int = 0
-    """Of the manifest with 0 here, without the spaces that are there for people."""
+    """CRC-32C of the manifest as compact JSON with 0 in this field."""
 
     @property
     def file(self) -> str:
@@ -86,27 +86,27 @@ class _Version(Struct):
 
 
 def manifest_file(query: str, batch: int) -> str:
-    """Return the name of a batch's manifest: the same for a batch that is run again."""
+    """Return the file name of a batch's manifest: the same when the batch is rerun."""
     return f"{query}-{batch:010d}{SUFFIX}"
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the manifest's bytes, with their checksum."""
+    """Return the encoded manifest, with its checksum."""
     signed = msgspec.structs.replace(manifest, crc32c=_checksum(manifest))
     return msgspec.json.format(msgspec.json.encode(signed), indent=1) + b"\n"
 
 
 def parse_manifest(content: bytes, name: str) -> Manifest:
-    """Return the manifest in these bytes of the file `name`, or raise what is wrong with it."""
+    """Return the manifest in these bytes of the file `name`, or raise an error that says why it is invalid."""
     try:
         version = msgspec.json.decode(content, type=_Version).format
         if version > FORMAT:
-            raise ArchiveTooNew(f"{name} has format {version}; this FlyMQ reads up to {FORMAT}")
+            raise ArchiveTooNew(f"{name} has format {version}; this version of FlyMQ supports up to {FORMAT}")
         manifest = msgspec.json.decode(content, type=Manifest)
     except msgspec.MsgspecError as fault:
-        raise ArchiveDamaged(f"{name} is not a whole manifest: {fault}") from fault
+        raise ArchiveDamaged(f"{name} is not a complete manifest: {fault}") from fault
     if manifest.crc32c != _checksum(manifest):
-        raise ArchiveDamaged(f"{name} was altered: its checksum does not match")
+        raise ArchiveDamaged(f"{name} was modified: its checksum does not match")
     return manifest
 
 
@@ -115,7 +115,7 @@ def _checksum(manifest: Manifest) -> int:
 
 
 def by_partition(manifests: Iterable[Manifest]) -> dict[TopicPartition, list[Piece]]:
-    """Return the pieces of each partition in the order of their offsets."""
+    """Return the pieces of each partition, ordered by offset."""
     found: dict[TopicPartition, list[Piece]] = {}
     for manifest in manifests:
         for piece in manifest.pieces:
@@ -126,5 +126,5 @@ def by_partition(manifests: Iterable[Manifest]) -> dict[TopicPartition, list[Pie
 
 
 def end_offsets(manifests: Iterable[Manifest]) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition that is not in the archive yet."""
+    """Return the first offset of each partition that is not archived yet."""
     return {name: max(piece.end_offset for piece in pieces) for name, pieces in by_partition(manifests).items()}

@@ -1,8 +1,8 @@
-"""Plan a restore: which records go to which partition, what is left of it, and where groups stand afterwards.
+"""Plan a restore: which records go to which partition, which are still to be written, and the offsets of groups.
 
-How far a partition has come is written nowhere: the end of the target says it. Records go in one after another, so if
-the target began at offset 40 and ends at 100, the first 60 wanted records are there, and a job that was killed goes on
-with the next one. That holds as long as nobody else writes to the target, which is checked.
+The progress of a partition is not stored: it is the end offset of the target. Records are appended in order, so if the
+target started at offset 40 and ends at 100, the first 60 selected records are restored, and a job that was killed
+continues with the next one. That requires that no other producer writes to the target, which is checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ends = Mapping[TopicPartition, int]
 
 
 class PartitionPlan(NamedTuple):
-    """What comes back into one partition."""
+    """What is restored into one partition."""
 
     source: TopicPartition
     target: TopicPartition
@@ -33,7 +33,7 @@ class PartitionPlan(NamedTuple):
 
 
 class RestorePlan(NamedTuple):
-    """What comes back, and how the topics were set, by their new names."""
+    """What is restored, and the settings of the topics, by their new names."""
 
     root: Path
     selection: Selection
@@ -49,7 +49,7 @@ class RestorePlan(NamedTuple):
 
 
 class RestoreTask(NamedTuple):
-    """What one task writes: the wanted records of a partition but the first `done`."""
+    """What one task writes: the selected records of a partition without the first `done`."""
 
     root: Path
     part: PartitionPlan
@@ -60,17 +60,19 @@ class RestoreTask(NamedTuple):
 def plan_restore(
     archive: Archive, topics: Sequence[str] = (), selection: Selection | None = None, *, rename: str | None = None
 ) -> RestorePlan:
-    """Return what a restore of these topics would write; of all if none is named. Damage that shows is raised."""
+    """Return what a restore of these topics, or of all, would write. Raises an error if the archive is damaged."""
     selection = selection or Selection()
     manifests = archive.manifests()
     pieces = by_partition(manifests)
     held = sorted({name.topic for name in pieces})
     wanted = sorted(set(topics) or held)
     if missing := [topic for topic in wanted if topic not in held]:
-        there = f"It holds {', '.join(held)}." if held else "It holds nothing yet."
-        raise NotInArchive(f"{archive.root} does not hold {', '.join(missing)}", hint=there)
+        there = f"It contains {', '.join(held)}." if held else "It is empty."
+        raise NotInArchive(f"{archive.root} does not contain {', '.join(missing)}", hint=there)
     if rename is not None and len(wanted) != 1:
-        raise InvalidPipeline(f"{len(wanted)} topics cannot all become {rename}", hint="Name one topic to be renamed.")
+        raise InvalidPipeline(
+            f"{len(wanted)} topics cannot all be renamed to {rename}", hint="Select one topic to rename."
+        )
     for name, of_partition in pieces.items():
         for piece in of_partition if name.topic in wanted else ():
             if not selection.takes_none(piece):
@@ -90,7 +92,7 @@ def plan_restore(
 
 
 def _state(manifests: Sequence[Manifest], topic: str, parts: Sequence[PartitionPlan]) -> TopicState:
-    """Return how a topic was set last; if it was gone before a manifest could tell, what its data tells."""
+    """Return the latest settings of a topic; derived from its data if no manifest has them."""
     for manifest in reversed(manifests):
         if topic in manifest.topics:
             return manifest.topics[topic]
@@ -98,19 +100,19 @@ def _state(manifests: Sequence[Manifest], topic: str, parts: Sequence[PartitionP
 
 
 def tasks_left(plan: RestorePlan, bases: Ends, ends: Ends) -> list[RestoreTask]:
-    """Return what is still to be written to targets that ended at `bases` at first and end at `ends` now."""
+    """Return what is still to be written to targets that ended at `bases` initially and end at `ends` now."""
     tasks: list[RestoreTask] = []
     for part in plan.partitions:
         done = ends[part.target] - bases[part.target]
         if not 0 <= done <= part.rows:
-            raise TargetDisturbed(f"{part.target} has {done} new records where {part.rows} were to be restored")
+            raise TargetDisturbed(f"{part.target} has {done} new records, but only {part.rows} were to be restored")
         if done < part.rows:
             tasks.append(RestoreTask(plan.root, part, plan.selection, done))
     return tasks
 
 
 def rows_left(task: RestoreTask) -> Iterator[pa.RecordBatch]:
-    """Yield the records that a task is to write."""
+    """Yield the records that a task has to write."""
     skip = task.done
     for batch in selected(task.root, task.part.pieces, task.selection):
         if skip < len(batch):
@@ -122,7 +124,7 @@ def rows_left(task: RestoreTask) -> Iterator[pa.RecordBatch]:
 
 
 def kept_groups(manifests: Iterable[Manifest], until_ms: int | None = None) -> GroupOffsets:
-    """Return how far groups had read, by the last manifest that tells, of those made up to a time."""
+    """Return the committed offsets of groups from the latest manifest that has them, up to a time."""
     found: GroupOffsets = {}
     for manifest in manifests:
         if until_ms is None or manifest.created_ms <= until_ms:
@@ -132,7 +134,7 @@ def kept_groups(manifests: Iterable[Manifest], until_ms: int | None = None) -> G
 
 
 def moved_groups(plan: RestorePlan, bases: Ends, groups: GroupOffsets) -> GroupOffsets:
-    """Return where groups stand in the restored topics: before the same record, whatever its offset is now."""
+    """Return the offsets of groups in the restored topics: before the same record, whatever its new offset is."""
     moved: GroupOffsets = {}
     for group, topics in groups.items():
         for part in plan.partitions:

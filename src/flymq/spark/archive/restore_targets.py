@@ -1,4 +1,4 @@
-"""The topics that are restored into: made or checked before, written to by tasks, given their settings afterwards."""
+"""The topics to restore into: created or checked first, written by tasks, then given their settings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WHILE_RESTORING: Settings = {
     "retention.ms": UNLIMITED,
     "retention.bytes": UNLIMITED,
 }
-"""Otherwise the broker would give old records new times, or remove them while others still come."""
+"""Otherwise the broker would set new timestamps, or delete old records during the restore."""
 
 
 def missing_targets(client: FlyMQClient, plan: RestorePlan, *, append: bool) -> list[str]:
-    """Return the topics that must be made; refuse those that are there and cannot be restored into."""
+    """Return the topics that must be created; reject existing ones that cannot be restored into."""
     missing: list[str] = []
     for topic in plan.topics:
         try:
@@ -39,7 +39,7 @@ def missing_targets(client: FlyMQClient, plan: RestorePlan, *, append: bool) -> 
 
 
 def make_targets(client: FlyMQClient, plan: RestorePlan, topics: Iterable[str]) -> None:
-    """Make these topics, unless that was done before a crash."""
+    """Create these topics, unless that was done before a crash."""
     for topic in topics:
         state = plan.topics[topic]
         settings = {**state.settings, **WHILE_RESTORING}
@@ -48,10 +48,10 @@ def make_targets(client: FlyMQClient, plan: RestorePlan, topics: Iterable[str]) 
 
 def _check(found: TopicDescription, parts: list[PartitionPlan], *, append: bool) -> None:
     if not append and any(part.end_offset > part.start_offset for part in found.partitions):
-        raise TargetNotEmpty(f"the topic {found.name} has records already")
+        raise TargetNotEmpty(f"the topic {found.name} already has records")
     if found.settings.get("message.timestamp.type") == TimestampType.LOG_APPEND.value:
         raise InvalidPipeline(
-            f"the topic {found.name} would give the records new times",
+            f"the topic {found.name} would overwrite the records' timestamps",
             hint=f"Before: flymq topic alter {found.name} --set message.timestamp.type={TimestampType.CREATE.value}",
         )
     needed = 1 + max(part.target.partition for part in parts)
@@ -63,7 +63,7 @@ def _check(found: TopicDescription, parts: list[PartitionPlan], *, append: bool)
 
 
 def target_ends(client: FlyMQClient, plan: RestorePlan, *, missing: Iterable[str] = ()) -> dict[TopicPartition, int]:
-    """Return where the partitions of the targets end now: those of missing topics at 0."""
+    """Return the current end offsets of the targets; 0 for topics that do not exist."""
     ends: dict[TopicPartition, int] = {}
     for topic in plan.topics.keys() - set(missing):
         ends |= client.admin.latest_offsets(topic)
@@ -71,9 +71,9 @@ def target_ends(client: FlyMQClient, plan: RestorePlan, *, missing: Iterable[str
 
 
 def close_targets(client: FlyMQClient, plan: RestorePlan, made: Iterable[str], now_ms: int) -> list[str]:
-    """Give the topics that were made their own settings; return what was left as it is, for people to decide.
+    """Apply their settings to the created topics; return notes about those that were not applied.
 
-    Retention that would remove at once what was just restored stays off.
+    Retention that would immediately delete restored records stays disabled.
     """
     notes: list[str] = []
     for topic in made:
@@ -84,12 +84,14 @@ def close_targets(client: FlyMQClient, plan: RestorePlan, made: Iterable[str], n
         client.admin.alter_topic(topic, own)
         if strict:
             back = " ".join(f"--set {name}={state.in_force[name]}" for name in strict)
-            notes.append(f"{topic} keeps its old records until you say: flymq topic alter {topic} {back}")
+            notes.append(
+                f"retention of {topic} is off to keep its old records; to turn it on: flymq topic alter {topic} {back}"
+            )
     return notes
 
 
 def _too_strict(state: TopicState, parts: Sequence[PartitionPlan], now_ms: int, size_bytes: int) -> list[str]:
-    """Return the settings of retention under which restored records would go."""
+    """Return the retention settings that would delete restored records."""
     oldest_ms = min((piece.min_timestamp_ms for part in parts for piece in part.pieces if piece.rows), default=now_ms)
     needed = {"retention.ms": now_ms - oldest_ms, "retention.bytes": size_bytes}
     limits = {name: int(state.in_force.get(name) or UNLIMITED) for name in needed}
@@ -100,16 +102,16 @@ def _too_strict(state: TopicState, parts: Sequence[PartitionPlan], now_ms: int, 
 
 
 def restore_partition(task: RestoreTask, options: Mapping[str, str]) -> int:
-    """Write what is left of one partition; return how many records that were. `options` are those of the sink."""
-    from flymq.spark.link import link_to
+    """Write the remaining records of one partition; return their number. `options` are those of the sink."""
+    from flymq.spark.broker_connection import connect
+    from flymq.spark.error_messages import hints_in_errors
     from flymq.spark.options import parse_write_options
     from flymq.spark.sink.producing import AttemptProducer
-    from flymq.spark.wording import hints_in_errors
 
     written = {**options, "topic": task.part.target.topic, "includeTimestamp": "true", "delivery": "at_least_once"}
     parsed = parse_write_options(written)
-    link = link_to(parsed.connection(), expects_broker=True)
-    producer = AttemptProducer(link, parsed, transactional_id="", first_turn=0)
+    connection = connect(parsed.connection(), expects_broker=True)
+    producer = AttemptProducer(connection, parsed, transactional_id="", first_turn=0)
     with hints_in_errors():
         for batch in rows_left(task):
             producer.write(_as_sink_rows(batch, task.part.target.partition))

@@ -1,4 +1,4 @@
-"""Which records of an archive are wanted: by topic, by time, by offset. Counts and reads exactly those."""
+"""Select records of an archive by topic, time and offset; count and read exactly those."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHERE = ("offset", "timestamp")
 
 
 class Selection(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Half-open ranges of times and offsets; None and what is not named mean all. Offsets are by partition."""
+    """Half-open ranges of times and offsets; None means all. Offsets are per partition."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -41,7 +41,7 @@ class Selection(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return structs.replace(self, end_offsets={**self.end_offsets, partition: end})
 
     def takes_all(self, piece: Piece) -> bool:
-        """Whether every record of a piece is wanted, as far as its manifest tells."""
+        """Whether every record of a piece is selected, according to its manifest."""
         return (
             self.from_offset(piece.partition) <= piece.start_offset
             and piece.end_offset <= self.to_offset(piece.partition)
@@ -50,7 +50,7 @@ class Selection(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def takes_none(self, piece: Piece) -> bool:
-        """Whether no record of a piece is wanted, as far as its manifest tells."""
+        """Whether no record of a piece is selected, according to its manifest."""
         return (
             not piece.rows
             or piece.end_offset <= self.from_offset(piece.partition)
@@ -63,7 +63,7 @@ class Selection(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def selected(
     root: Path, pieces: Sequence[Piece], selection: Selection, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of one partition in their order. A range that two pieces have is read once."""
+    """Yield the selected records of one partition in order. A range that is in two pieces is read once."""
     next_offset = 0
     for piece in pieces:
         if piece.end_offset <= next_offset or selection.takes_none(piece):
@@ -78,7 +78,7 @@ def selected(
 
 
 def count_selected(root: Path, pieces: Sequence[Piece], selection: Selection) -> int:
-    """Return how many records are wanted. Opens only the files that are wanted in part."""
+    """Return the number of selected records. Opens only files that are partly selected."""
     count = next_offset = 0
     for piece in pieces:
         if piece.start_offset >= next_offset and selection.takes_all(piece):

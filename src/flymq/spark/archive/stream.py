@@ -1,9 +1,9 @@
-"""The archive as a stream of Spark: ranges of offsets come out of the source, and files go into the sink.
+"""The archive job as a Spark stream: the source yields offset ranges, the sink writes files.
 
-    latestOffset ──▶ one row a range ──▶ write: fetch it, write a Parquet file ──▶ commit: publish the manifest
+    latestOffset ──▶ one row per range ──▶ write: fetch it, write a Parquet file ──▶ commit: publish the manifest
 
-Records never pass through the JVM. A task that is tried again writes another file; the manifest names the file of the
-attempt that Spark went on with, and what nobody names is swept when the next job starts.
+Records never pass through the JVM. A task that is retried writes another file; the manifest lists the file of the
+attempt that Spark accepted, and orphaned files are removed when the next job starts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.broker_state import group_offsets, topic_states
 from flymq.spark.archive.manifest import Manifest, Piece, end_offsets
 from flymq.spark.archive.ranges import archive_range
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions, parse_read_options
 from flymq.spark.source.offsets import from_spark, to_spark
 from flymq.spark.source.planning import OffsetRange
 from flymq.spark.source.stream_reader import StreamReader
-from flymq.spark.wording import hints_in_errors
 
 RANGE = StructType(
     [
@@ -69,7 +69,7 @@ class ArchiveStream(DataSource):
 
 
 class RangeReader(StreamReader):
-    """Plans as the source of topics does, begins where the archive ends, and hands the ranges on as they are."""
+    """Plans like the topic source, starts where the archive ends, and yields the ranges themselves."""
 
     def __init__(self, root: Path, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -88,14 +88,14 @@ class RangeReader(StreamReader):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has written."""
+    """The files that one task has written."""
 
     query: str
     pieces: list[Piece]
 
 
 class PieceWriter(DataSourceStreamWriter):
-    """Writes the files of a batch in its tasks, and publishes them together at its end."""
+    """Writes the files of a batch in its tasks, and publishes them atomically at its end."""
 
     def __init__(self, root: Path, options: ReadOptions) -> None:
         self._root = root
@@ -106,7 +106,7 @@ class PieceWriter(DataSourceStreamWriter):
         assert context is not None
         query = context.getLocalProperty("sql.streaming.queryId") or ""
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        if Archive(self._root).has_batch(query, batch):  # run again after a crash: everything is there
+        if Archive(self._root).has_batch(query, batch):  # rerun after a crash: it was already published
             return Written(query, [])
         attempt = f"{query[:8]}-{batch}-{context.taskAttemptId()}"
         with hints_in_errors():
@@ -120,19 +120,19 @@ class PieceWriter(DataSourceStreamWriter):
             return
         topics = {piece.topic for piece in pieces}
         with hints_in_errors():
-            link = link_to(self._options.connection(), expects_broker=True)
+            connection = connect(self._options.connection(), expects_broker=True)
             manifest = Manifest(
                 query=written[0].query,
                 batch=batchId,
                 created_ms=SystemClock().now_ms(),
                 pieces=pieces,
-                topics=link.run(topic_states(link.admin, topics)),
-                groups=link.run(group_offsets(link.admin, topics)),
+                topics=connection.run(topic_states(connection.admin, topics)),
+                groups=connection.run(group_offsets(connection.admin, topics)),
             )
             Archive(self._root).publish(manifest)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove what was written, unless the batch was published before whatever failed."""
+        """Remove the files, unless the batch was published before the failure."""
         for message in messages:
             if isinstance(message, Written) and not Archive(self._root).has_batch(message.query, batchId):
                 for piece in message.pieces:

@@ -1,4 +1,4 @@
-"""Prove that an archive is whole: every range there, no record twice, every byte as it was written."""
+"""Verify an archive: no missing ranges, no duplicates, every checksum correct."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flymq.spark.archive.manifest import Piece, by_partition
 
 
 class Verification(NamedTuple):
-    """What was looked at, and what is wrong with it. `orphans` are files that are in no manifest: waste, not damage."""
+    """What was checked, and the problems found. `orphans` are files that are in no manifest: garbage, not damage."""
 
     manifests: int
     files: int
@@ -30,7 +30,7 @@ class Verification(NamedTuple):
 
 
 def verify(archive: Archive, on_file: Callable[[Piece], None] = lambda _: None) -> Verification:
-    """Read the whole archive. A damaged manifest raises: without it nobody knows what else is missing."""
+    """Read the whole archive. A damaged manifest raises an error: without it, what is missing is unknown."""
     manifests = archive.manifests()
     problems: list[str] = []
     pieces = [piece for manifest in manifests for piece in manifest.pieces]
@@ -50,16 +50,16 @@ def verify(archive: Archive, on_file: Callable[[Piece], None] = lambda _: None) 
 
 
 def _breaks(pieces: Sequence[Piece]) -> Iterator[str]:
-    """Yield where the ranges of a partition do not follow one another."""
+    """Yield the gaps and overlaps between the ranges of a partition."""
     for before, piece in pairwise(pieces):
         if piece.start_offset > before.end_offset:
             yield f"{piece.name}: the offsets from {before.end_offset} to before {piece.start_offset} are missing"
         elif piece.start_offset < before.end_offset:
-            yield f"{piece.name}: the offsets from {piece.start_offset} to before {before.end_offset} are there twice"
+            yield f"{piece.name}: the offsets from {piece.start_offset} to before {before.end_offset} are duplicated"
 
 
 def _damage(archive: Archive, piece: Piece) -> Iterator[str]:
-    """Yield what is wrong with a file."""
+    """Yield the problems of a file."""
     if not piece.file:
         if piece.rows:
             yield f"{piece.name}: {piece.rows} records from offset {piece.start_offset} have no file"
@@ -73,13 +73,13 @@ def _damage(archive: Archive, piece: Piece) -> Iterator[str]:
 
 
 def _wrong_offsets(archive: Archive, piece: Piece) -> Iterator[str]:
-    """Yield whether a file holds other offsets than those of its range, or not in their order."""
+    """Yield a problem if a file has offsets outside its range, or out of order."""
     last = piece.start_offset - 1
     for batch in read_piece(archive.root, piece, ["offset"]):
         offsets = np.concatenate(([last], batch.column("offset").to_numpy()))
         if (np.diff(offsets) < 1).any():
-            yield f"{archive.root / piece.file}: the offsets are not in their order"
+            yield f"{archive.root / piece.file}: the offsets are out of order"
             return
         last = int(offsets[-1])
     if last >= piece.end_offset:
-        yield f"{archive.root / piece.file}: it holds offset {last}, beyond its range"
+        yield f"{archive.root / piece.file}: it contains offset {last}, beyond its range"

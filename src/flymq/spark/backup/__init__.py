@@ -1,7 +1,7 @@
-"""A whole broker in a folder: topics, their settings, their records, and how far groups had read.
+"""Back up a whole broker to a directory: topics, settings, records and committed offsets.
 
 BACKUP/
-├─ backup.json        what the backup is of; written last, so a backup without it was cut short
-├─ manifests/         an archive of all topics, as docs/formats/archive.md says
+├─ backup.json        the contents of the backup; written last, so a backup without it is incomplete
+├─ manifests/         an archive of all topics, see docs/formats/archive.md
 └─ data/
 """

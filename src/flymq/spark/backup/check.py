@@ -1,4 +1,4 @@
-"""Prove that a backup is whole: all that its file lists is there, counted and checksummed, and nothing else is."""
+"""Verify a backup: its contents match backup.json, with correct counts and checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flymq.spark.backup.contents import Backup, Extent, Extents, extents_of, rea
 
 
 def check_backup(root: Path, on_file: Callable[[Piece], None] = lambda _: None) -> Verification:
-    """Read the whole backup; return what was looked at and what is wrong with it."""
+    """Read the whole backup; return what was checked and the problems found."""
     backup = read_backup(root)
     archive = Archive.open(root)
     seen = verify(archive, on_file)
@@ -21,7 +21,7 @@ def check_backup(root: Path, on_file: Callable[[Piece], None] = lambda _: None) 
 
 
 def require_whole(root: Path) -> Backup:
-    """Return what a backup holds, or raise BackupDamaged with the first thing that is wrong."""
+    """Return the contents of a backup, or raise BackupDamaged with the first problem."""
     seen = check_backup(root)
     if not seen.is_whole:
         more = f"; {len(seen.problems) - 1} more problems" if len(seen.problems) > 1 else ""
@@ -35,10 +35,10 @@ def _differences(listed: Extents, found: Extents) -> Iterator[str]:
         for partition in sorted(of_topic[0] | of_topic[1]):
             wanted, there = (extents.get(partition) for extents in of_topic)
             if wanted != there:
-                yield f"{topic}-{partition}: there {_shown(there)}, in the list {_shown(wanted)}"
+                yield f"{topic}-{partition}: found {_shown(there)}, but backup.json lists {_shown(wanted)}"
 
 
 def _shown(extent: Extent | None) -> str:
     if extent is None:
-        return "is nothing"
-    return f"are {extent.rows} records of the offsets {extent.start_offset} to {extent.end_offset}"
+        return "nothing"
+    return f"{extent.rows} records with offsets {extent.start_offset} to {extent.end_offset}"

@@ -1,4 +1,4 @@
-"""What is in a backup, as its own file says. With it, even a manifest that is gone as a whole is missed."""
+"""The contents of a backup, as listed in backup.json. It reveals even a missing manifest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 class Extent(Struct, frozen=True):
-    """What is kept of one partition: the offsets from `start_offset` to before `end_offset`, and how many records."""
+    """The records of one partition: offsets from `start_offset` to before `end_offset`, and their number."""
 
     start_offset: int
     end_offset: int
@@ -26,11 +26,11 @@ class Extent(Struct, frozen=True):
 
 
 Extents = dict[str, dict[int, Extent]]
-"""By topic and partition; one without records has none."""
+"""By topic and partition; partitions without records are omitted."""
 
 
 class Backup(Struct, frozen=True, kw_only=True):
-    """What a finished backup holds."""
+    """The contents of a complete backup."""
 
     format: int = FORMAT
     created_ms: int
@@ -40,7 +40,7 @@ class Backup(Struct, frozen=True, kw_only=True):
     partitions: Extents
     size_bytes: int
     crc32c: int = 0
-    """Of this file with 0 here, without the spaces that are there for people."""
+    """CRC-32C of this file as compact JSON with 0 in this field."""
 
     @property
     def rows(self) -> int:
@@ -51,7 +51,7 @@ class Backup(Struct, frozen=True, kw_only=True):
 
 
 def extents_of(manifests: Iterable[Manifest]) -> Extents:
-    """Return what an archive holds of each partition."""
+    """Return the extent of each partition in an archive."""
     found: Extents = {}
     for (topic, partition), pieces in by_partition(manifests).items():
         rows = sum(piece.rows for piece in pieces)
@@ -67,22 +67,23 @@ def write_backup(root: Path, backup: Backup) -> None:
 
 
 def read_backup(root: Path) -> Backup:
-    """Return what the backup in a folder holds, or raise BackupNotFound or BackupDamaged."""
+    """Return the contents of the backup in a directory, or raise BackupNotFound or BackupDamaged."""
     path = root / FILE
     try:
         content = SystemDisk().read(path)
     except FileVanished:
-        raise BackupNotFound(f"there is no finished backup in {root}") from None
+        raise BackupNotFound(f"there is no complete backup in {root}") from None
     try:
         backup = msgspec.json.decode(content, type=Backup)
     except msgspec.MsgspecError as error:
         raise BackupDamaged(f"{path} cannot be read: {error}") from error
     if backup.format > FORMAT:
         raise BackupDamaged(
-            f"{path} has format {backup.format}; this FlyMQ reads up to {FORMAT}", hint="Use a newer one."
+            f"{path} has format {backup.format}; this version of FlyMQ supports up to {FORMAT}",
+            hint="Use a newer version.",
         )
     if backup.crc32c != _checksum(backup):
-        raise BackupDamaged(f"{path} was altered: its checksum does not match")
+        raise BackupDamaged(f"{path} was modified: its checksum does not match")
     return backup
 
 
@@ -91,7 +92,7 @@ def _checksum(backup: Backup) -> int:
 
 
 def list_backups(folder: Path) -> Sequence[tuple[str, Backup | None]]:
-    """Return the backups in a folder by name; None stands for one that was cut short."""
+    """Return the backups in a directory by name; None for an incomplete one."""
     names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     found: list[tuple[str, Backup | None]] = []
     for name in names:

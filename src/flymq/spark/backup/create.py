@@ -1,4 +1,4 @@
-"""Make a backup: note how the broker is set, then archive every topic up to its end."""
+"""Create a backup: read the state of the broker, then archive every topic up to its end."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flymq.model.errors import BackupExists
 from flymq.spark.archive.archive import Archive
 from flymq.spark.archive.broker_state import group_offsets, topic_states
 from flymq.spark.backup.contents import Backup, extents_of, write_backup
+from flymq.spark.broker_connection import connect
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
-from flymq.spark.jobs.folder import Pipelines
+from flymq.spark.jobs.execution.pipeline_state import Pipelines
+from flymq.spark.jobs.execution.runner import OnProgress, run_in_session
 from flymq.spark.jobs.job import Job
-from flymq.spark.jobs.running import OnProgress, run_in_session
-from flymq.spark.link import link_to
 from flymq.spark.options import parse_write_options
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 def create_backup(
     spark: SparkSession, root: Path, broker: Connection, on_progress: OnProgress = lambda _: None
 ) -> Backup:
-    """Back up the whole broker into a new folder.
+    """Back up the whole broker into a new directory.
 
-    The groups are noted first: what they have read by then is in the backup, whatever is written meanwhile.
+    Committed offsets are read first: the records before them are then in the backup, whatever is written meanwhile.
     """
     if root.exists():
-        raise BackupExists(f"{root} is there already")
+        raise BackupExists(f"{root} already exists")
     created_ms = SystemClock().now_ms()
-    link = link_to(parse_write_options(broker.options()).connection())
-    names = [topic.name for topic in link.run(link.admin.list_topics())]
-    topics = link.run(topic_states(link.admin, names))
-    groups = link.run(group_offsets(link.admin, topics))
+    connection = connect(parse_write_options(broker.options()).connection())
+    names = [topic.name for topic in connection.run(connection.admin.list_topics())]
+    topics = connection.run(topic_states(connection.admin, names))
+    groups = connection.run(group_offsets(connection.admin, topics))
     archive = Archive.create(root)
     if topics:
         run_job(spark, ArchiveJob(broker=broker, topics=sorted(topics), to=str(root), once=True), on_progress)
@@ -56,7 +56,7 @@ def create_backup(
 
 
 def run_job(spark: SparkSession, job: Job, on_progress: OnProgress) -> str:
-    """Run a job to its end, with no state that outlives it; return what it has to say."""
+    """Run a job to completion, without persistent state; return its notes."""
     with tempfile.TemporaryDirectory(prefix="flymq-backup-") as state:
         folder = Pipelines(Path(state)).keep("backup", job)
         run_in_session(spark, folder, job, threading.Event(), on_progress)

@@ -1,4 +1,4 @@
-"""Bring a broker back from a backup: topics with their settings and records, and groups before the same records."""
+"""Restore a broker from a backup: topics with their settings and records, and the offsets of groups."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flymq.spark.backup.check import require_whole
 from flymq.spark.backup.contents import Backup
 from flymq.spark.backup.create import run_job
 from flymq.spark.jobs.connection import Connection
+from flymq.spark.jobs.execution.runner import OnProgress
 from flymq.spark.jobs.restore import RestoreJob
-from flymq.spark.jobs.running import OnProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +31,9 @@ def restore_backup(
     replace: bool = False,
     on_progress: OnProgress = lambda _: None,
 ) -> list[str]:
-    """Restore these topics of a backup, or all; return what a person should know. Read and proven whole before.
+    """Restore these topics of a backup, or all; return notes for the user. The backup is verified first.
 
-    With `replace`, topics of the same names are deleted first, with all they hold.
+    With `replace`, existing topics with the same names are deleted first, with all their records.
     """
     backup = require_whole(root)
     wanted = chosen_topics(backup, topics)
@@ -52,28 +52,28 @@ def restore_backup(
 
 
 def chosen_topics(backup: Backup, topics: Sequence[str]) -> list[str]:
-    """Return the topics to restore, or raise NotInArchive for one that the backup does not hold."""
+    """Return the topics to restore, or raise NotInArchive for one that is not in the backup."""
     if missing := sorted(set(topics) - backup.topics.keys()):
         held = ", ".join(sorted(backup.topics)) or "no topic"
-        raise NotInArchive(f"the backup does not hold {', '.join(missing)}", hint=f"It holds {held}.")
+        raise NotInArchive(f"the backup does not contain {', '.join(missing)}", hint=f"It contains {held}.")
     return sorted(set(topics) or backup.topics)
 
 
 def existing_topics(client: FlyMQClient, wanted: Sequence[str], *, allowed: bool) -> list[str]:
-    """Return which of the topics are there; refuse them unless that is allowed."""
+    """Return which of the topics exist; raise an error for them unless they are to be replaced."""
     there = sorted(set(wanted) & set(client.list_topics()))
     if there and not allowed:
         raise TopicExists(
-            f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already, and would not be the same",
-            hint="Restore into an empty broker, name other topics by --topic, or delete what is there by --replace.",
+            f"{', '.join(there)} already {'exists' if len(there) == 1 else 'exist'}",
+            hint="Restore into an empty broker, select topics with --topic, or replace existing ones with --replace.",
         )
     return there
 
 
 def group_places(root: Path, backup: Backup, topics: Sequence[str]) -> GroupOffsets:
-    """Return where groups stand in the restored topics: before the record they would have read next.
+    """Return the offsets of groups in the restored topics: before the record that they would have read next.
 
-    Restored offsets begin at 0 and have no gaps. A partition that holds nothing is read from its beginning.
+    Restored offsets start at 0 and have no gaps. A partition without records is read from its beginning.
     """
     places: GroupOffsets = {
         group: {topic: dict.fromkeys(offsets, 0) for topic, offsets in of_group.items() if topic in topics}
@@ -96,5 +96,5 @@ def _restore_groups(client: FlyMQClient, places: GroupOffsets) -> list[str]:
             for topic, offsets in topics.items():
                 client.admin.reset_offsets(group, topic, offsets)
         except GroupNotEmpty as error:
-            notes.append(f"{group} stays where it is: {error.message}")
+            notes.append(f"the offsets of {group} were not restored: {error.message}")
     return notes

@@ -1,5 +1,5 @@
-"""Ready pipelines, each one command: archive, restore, aggregate, transform, compact, replay, mirror.
+"""Ready-made pipelines, each one command: archive, restore, aggregate, transform, compact, replay, mirror.
 
-A job is a value (what is asked for) with a `run` (how it is done). `folder` keeps it, `running` runs it, `table` lists
-all of them. Importing a job does not import Spark; running it does.
+A job is a struct of its options with a method `run`. `all_jobs` lists them, `execution` runs them and stores their
+state. Importing a job does not import Spark; running it does.
 """

@@ -1,4 +1,4 @@
-"""The aggregate job: counts and sums by key in windows of time, to a topic or to Parquet."""
+"""The aggregate job: counts and sums by key in time windows, to a topic or to Parquet."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from flymq.model.errors import InvalidPipeline
-from flymq.spark.jobs.failures import first_sentence
+from flymq.spark.error_messages import first_sentence
 from flymq.spark.jobs.job import SqlJob
-from flymq.spark.jobs.views import with_fields
+from flymq.spark.jobs.sql_views import with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class AggregateJob(SqlJob, frozen=True, kw_only=True, tag="aggregate", omit_defaults=True):
-    """Count a topic's records by key and window, and sum up what they say."""
+    """Count a topic's records by key and window, and sum expressions."""
 
     to: str | None = None
     to_parquet: str | None = None
     key: str = "CAST(key AS STRING)"
-    """SQL for what the records are counted by."""
+    """SQL expression to group by."""
     sums: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
-    """SQL for what is summed up, by the name of the result."""
+    """SQL expressions to sum, by the name of the result."""
     time: str = "timestamp"
-    """SQL for when a record happened."""
+    """SQL expression for the event time."""
     window_ms: int = 60_000
     slide_ms: int | None = None
-    """How far windows lie apart, if they overlap."""
+    """Slide interval of overlapping windows."""
     late_ms: int = 10_000
-    """How long a window waits for records that come late. Those that are later are left out."""
+    """Watermark delay: how long a window waits for late records. Later ones are dropped."""
     start: str = "earliest"
     emit: Literal["final", "updates"] = "final"
-    """Whether a window is written once, when nothing more can come, or each time it has changed."""
+    """Whether a window is written each time it changes, or once, when it is complete."""
 
     @property
     def default_name(self) -> str:
@@ -44,9 +44,13 @@ class AggregateJob(SqlJob, frozen=True, kw_only=True, tag="aggregate", omit_defa
 
     def run(self, run: Run) -> None:
         if (self.to is None) == (self.to_parquet is None):
-            raise InvalidPipeline("the windows go to a topic or to Parquet", hint="Give one of --to and --to-parquet.")
+            raise InvalidPipeline(
+                "set exactly one target, a topic or Parquet", hint="Use one of --to and --to-parquet."
+            )
         if self.to_parquet is not None and self.emit != "final":
-            raise InvalidPipeline("a Parquet file cannot be updated", hint="Leave out --updates, or write to a topic.")
+            raise InvalidPipeline(
+                "Parquet output does not support updates", hint="Remove --updates, or write to a topic."
+            )
         key_file = self.encryption_key_file
         records = run.read(subscribe=self.topic, startingOffsets=self.start, encryptionKeyFile=key_file)
         windows = self._windows(with_fields(records, self.schema))
@@ -63,7 +67,9 @@ class AggregateJob(SqlJob, frozen=True, kw_only=True, tag="aggregate", omit_defa
 
         for name in self.sums:
             if not _NAME.match(name):
-                raise InvalidPipeline(f"a sum cannot be named {name!r}", hint="Write total=price * count, for example.")
+                raise InvalidPipeline(
+                    f"{name!r} is not a valid name of a sum", hint="Use NAME=EXPRESSION, such as total=price * count."
+                )
         try:
             timed = records.withColumn("_time", expr(self.time)).withWatermark("_time", _duration(self.late_ms))
             span = window("_time", _duration(self.window_ms), _duration(self.slide_ms or self.window_ms))
@@ -72,7 +78,7 @@ class AggregateJob(SqlJob, frozen=True, kw_only=True, tag="aggregate", omit_defa
             result = grouped.agg(count("*").alias("count"), *sums)
         except (AnalysisException, ParseException) as error:
             hint = f"The columns are {', '.join(records.columns)}."
-            raise InvalidPipeline(f"this cannot be aggregated: {first_sentence(error)}", hint=hint) from error
+            raise InvalidPipeline(f"invalid aggregation: {first_sentence(error)}", hint=hint) from error
         bounds = [expr("_window.start").alias("window_start"), expr("_window.end").alias("window_end")]
         return result.select(*bounds, "key", "count", *self.sums)
 

@@ -1,4 +1,4 @@
-"""The archive job: topics to partitioned Parquet with manifests, from now on or once."""
+"""The archive job: topics to partitioned Parquet with manifests, continuously or once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from flymq.spark.archive.archive import Archive
 from flymq.spark.jobs.job import Job
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 EVERY_MS = 60_000
-"""More often would make many small files."""
+"""A shorter interval would create many small files."""
 
 
 class ArchiveJob(Job, frozen=True, kw_only=True, tag="archive", omit_defaults=True):
-    """Keep topics in a folder. A new job goes on where the archive ends."""
+    """Archive topics to a directory. A new job continues where the archive ends."""
 
     topics: list[str]
     to: str
     every_ms: int = EVERY_MS
     file_records: int = 1_000_000
-    """Most offsets in one file."""
+    """Maximum number of offsets per file."""
     batch_records: int = 10_000_000
-    """Most offsets in one batch, which is what a crash makes the job repeat."""
+    """Maximum number of offsets per batch; after a crash one batch is repeated."""
     allow_data_loss: bool = False
-    """Whether to go on when records are gone before they were archived."""
+    """Whether to continue if records were deleted before they were archived."""
 
     @property
     def default_name(self) -> str:

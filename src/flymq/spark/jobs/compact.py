@@ -1,11 +1,11 @@
-"""The compact job: the latest value of every key of a topic, as a snapshot in Parquet that is always whole.
+"""The compact job: the latest value of every key of a topic, as a Parquet snapshot that is always consistent.
 
 FOLDER/
-├─ snapshots/<query>-<batch>/    one snapshot, and the one before it for those who are still reading
-└─ current                       a link to the newest, replaced in one step
+├─ snapshots/<query>-<batch>/    the current snapshot, and the previous one for its readers
+└─ current                       a symbolic link to the newest, replaced atomically
 
-Each batch makes a new snapshot from the last one and what has come since. Merging something twice changes nothing, so a
-batch that is repeated after a crash does no harm.
+Each batch merges the last snapshot and the new records into a new snapshot. The merge is idempotent, so a batch can be
+repeated after a crash.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from flymq.spark.jobs.job import Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 EVERY_MS = 60_000
-"""More often would write the snapshot anew for few records."""
+"""A shorter interval would rewrite the snapshot for few records."""
 
 CURRENT = "current"
 SNAPSHOTS = "snapshots"
 
 
 class CompactJob(Job, frozen=True, kw_only=True, tag="compact", omit_defaults=True):
-    """Keep a snapshot of a topic. Records without a key are left out; one without a value removes its key."""
+    """Maintain a snapshot of a topic. Records without a key are ignored; one without a value deletes its key."""
 
     topic: str
     to: str
@@ -59,7 +59,7 @@ class CompactJob(Job, frozen=True, kw_only=True, tag="compact", omit_defaults=Tr
 
 
 def _publish(folder: Path, name: str, batch: DataFrame) -> None:
-    """Make the snapshot of this name from the current one and a batch, unless it is the current one."""
+    """Create the snapshot with this name from the current one and a batch, unless it is the current one."""
     current = folder / CURRENT
     before = current.resolve() if current.is_symlink() else None
     target = folder / SNAPSHOTS / name
@@ -74,10 +74,10 @@ def _publish(folder: Path, name: str, batch: DataFrame) -> None:
 
 
 def _latest(records: DataFrame) -> DataFrame:
-    """Return the last record of each key that has a value.
+    """Return the last record of each key, without tombstones.
 
-    Within a partition the last is the one with the highest offset. A key is in two partitions only if the topic got
-    more of them meanwhile; then the later time decides.
+    Within a partition, the last record is the one with the highest offset. A key is in two partitions only if
+    partitions were added to the topic; then the later timestamp decides.
     """
     from pyspark.sql.functions import col, max_by, struct
 

@@ -1,4 +1,4 @@
-"""How a job reaches a cluster, in a form that can be kept on disk: a password stays in its own file."""
+"""The connection settings of a job, which can be stored on disk: passwords stay in their own files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENT_ID = "flymq-pipeline"
 
 
 class Connection(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A cluster and who asks. Files are read where they are used: they must be on every machine of a Spark cluster."""
+    """A cluster and credentials. Tasks read the files, so they must be on every machine of a Spark cluster."""
 
     server: str | None = None
     username: str | None = None
@@ -25,7 +25,7 @@ class Connection(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tls_key_file: str | None = None
 
     def options(self) -> dict[str, str]:
-        """Return the options of the Spark format "flymq" that say the same."""
+        """Return these settings as options of the Spark format "flymq"."""
         options = {
             "bootstrapServers": self.server,
             "username": self.username,
@@ -38,7 +38,7 @@ class Connection(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {"clientId": CLIENT_ID} | {name: value for name, value in options.items() if value is not None}
 
     def client(self) -> FlyMQClient:
-        """Return a client of the cluster. Use it in a `with` block."""
+        """Return a client for the cluster. Use it in a `with` block."""
         settings: ClientSettings = {"client_id": CLIENT_ID}
         if self.username is not None:
             settings |= {"username": self.username, "password": self._password() or ""}

@@ -1,4 +1,4 @@
-"""What all jobs have in common."""
+"""The base class of all jobs."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from msgspec import Struct
 from flymq.spark.jobs.connection import Connection
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 SOON_MS = 1_000
-"""How often a job looks for new records if nothing else is said."""
+"""The default trigger interval."""
 
 
 class Job(Struct, frozen=True, kw_only=True, tag_field="job", omit_defaults=True):
-    """What is asked for. It is kept as JSON under the pipeline's name, and is the same at every start."""
+    """The options of a job. They are stored as JSON with the pipeline and are the same at every start."""
 
     broker: Connection = Connection()
     once: bool = False
-    """Whether to end with what is there now, instead of waiting for more."""
+    """Whether to stop after the available records, instead of waiting for more."""
     every_ms: int = SOON_MS
-    """The least time between the beginnings of two batches."""
+    """Trigger interval: the minimum time between the starts of two batches."""
     master: str | None = None
-    """The Spark cluster to run on; this machine if not given."""
+    """The Spark master to run on; local if not set."""
 
     @property
     def default_name(self) -> str:
-        """The pipeline's name where none is given."""
+        """The default name of the pipeline."""
         raise NotImplementedError
 
     def run(self, run: Run) -> None:
-        """Do the work; return when it is done or when `run` is to stop."""
+        """Run the job; return when it is done or `run` is stopping."""
         raise NotImplementedError
 
 
 class SqlJob(Job, frozen=True, kw_only=True, omit_defaults=True):
-    """A job whose SQL sees a topic as a table."""
+    """A job with SQL over a topic as a table."""
 
     topic: str
     schema: str | None = None
-    """The fields of JSON values that are columns, as in a table."""
+    """The schema of JSON values, as DDL: its fields become columns."""
     encryption_key_file: str | None = None
-    """For topics that are encrypted end to end: what is read and what is written."""
+    """Key for end-to-end encryption, for reading and writing."""

@@ -1,7 +1,7 @@
-"""A topic of a cluster that speaks Kafka's protocol, as a stream: for the mirror job.
+"""A topic of a Kafka-compatible cluster as a stream, for the mirror job.
 
-Needs confluent-kafka, which is not installed with FlyMQ. Tasks read ranges of offsets with consumers of their own; no
-group is joined and nothing is committed there. Options named like settings of that client are handed on to it.
+Requires confluent-kafka, which is not installed with FlyMQ. Tasks read offset ranges with their own consumers; they
+join no group and commit nothing. All other options are passed to that client.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark.sql.types import StructType
 
 from flymq.model.errors import BrokerUnavailable, InvalidPipeline, TopicNotFound
 from flymq.model.names import TopicPartition
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.source.columns import full_schema
 from flymq.spark.source.offsets import Offsets, from_spark, lost, to_spark
 from flymq.spark.source.planning import OffsetRange, limited, ranges_between
 from flymq.spark.source.stream_reader import SparkOffset
-from flymq.spark.wording import hints_in_errors
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -34,7 +34,7 @@ _POLL_S = 0.2
 
 
 class KafkaStream(DataSource):
-    """The source. `topic`, `start` (earliest or latest) and `batch_records` are its own options."""
+    """The data source. `topic`, `start` (earliest or latest) and `batch_records` are its own options."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,7 +48,7 @@ class KafkaStream(DataSource):
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans ranges of offsets and reads them."""
+    """Plans offset ranges and reads them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = options
@@ -67,7 +67,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bounds = _bounds(self._options, idle_wait_s=0.0 if self._target else _IDLE_WAIT_S, start=begin)
         for name, (low, high) in bounds.items():
             if name in begin and not low <= begin[name] <= high:
-                raise lost(f"{name} was read up to {begin[name]} and now holds {low} to {high}")
+                raise lost(f"{name} was read up to {begin[name]}, but now has {low} to {high}")
         latest = {name: high for name, (_, high) in bounds.items()}
         if self._target is not None:
             latest = {name: min(high, self._target[name]) for name, high in latest.items() if name in self._target}
@@ -101,7 +101,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def partition_count(options: Mapping[str, str]) -> int:
-    """Return how many partitions the topic has there."""
+    """Return the number of partitions of the topic."""
     return len(_bounds(options))
 
 
@@ -110,7 +110,7 @@ def _consumer(options: Mapping[str, str]) -> Consumer:
         from confluent_kafka import Consumer
     except ImportError:
         raise InvalidPipeline(
-            "reading a Kafka cluster needs a Kafka client", hint="pip install confluent-kafka"
+            "reading from a Kafka cluster requires confluent-kafka", hint="pip install confluent-kafka"
         ) from None
     own = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
     fixed = {
@@ -126,9 +126,9 @@ def _consumer(options: Mapping[str, str]) -> Consumer:
 def _bounds(
     options: Mapping[str, str], *, idle_wait_s: float = 0.0, start: Mapping[TopicPartition, int] | None = None
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the first offset of each partition and the one after its last.
+    """Return the start and end offset of each partition.
 
-    If all of it has been read, wait for more for a moment: Spark would otherwise ask 70 times a second.
+    If everything has been read, wait a short time for more: Spark would otherwise poll 70 times a second.
     """
     import confluent_kafka as kafka
 
@@ -138,7 +138,7 @@ def _bounds(
         found = consumer.list_topics(topic, _ANSWER_WITHIN_S).topics[topic]
         if found.error is not None:
             raise TopicNotFound(
-                f"the other cluster has no topic {topic!r}", hint="Check the name, and who may read it."
+                f"the source cluster has no topic {topic!r}", hint="Check the name and the permissions."
             )
         places = [kafka.TopicPartition(topic, number) for number in sorted(found.partitions)]
         ends = [consumer.get_watermark_offsets(place, _ANSWER_WITHIN_S) for place in places]
@@ -154,7 +154,7 @@ def _bounds(
 
 
 def _messages(options: Mapping[str, str], range_: OffsetRange) -> Iterator[list[Message]]:
-    """Yield the messages of a range. The last offsets may hold no message: markers, or records that were compacted."""
+    """Yield the messages of a range. The last offsets may have no message: markers, or compacted records."""
     import confluent_kafka as kafka
 
     consumer = _consumer(options)
@@ -174,12 +174,12 @@ def _messages(options: Mapping[str, str], range_: OffsetRange) -> Iterator[list[
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     next_offset = max(next_offset, offset)
                 else:
-                    raise BrokerUnavailable(f"{range_.name} of the other cluster cannot be read: {error.str()}")
+                    raise BrokerUnavailable(f"{range_.name} of the source cluster cannot be read: {error.str()}")
             if taken:
                 yield taken
             idle_s = 0.0 if next_offset > before else idle_s + _POLL_S
             if idle_s > _ANSWER_WITHIN_S:
-                raise BrokerUnavailable(f"{range_.name} of the other cluster ends at {next_offset}, not {range_.end}")
+                raise BrokerUnavailable(f"{range_.name} of the source cluster ends at {next_offset}, not {range_.end}")
     finally:
         consumer.close()
 
@@ -191,7 +191,7 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
     "partition": lambda message: message.partition(),
     "offset": lambda message: message.offset(),
     "timestamp": lambda message: message.timestamp()[1] * 1000,
-    "timestampType": lambda message: message.timestamp()[0] - 1,  # the client has 0 for "none"
+    "timestampType": lambda message: message.timestamp()[0] - 1,  # the client returns 0 for "none"
     "headers": lambda message: [{"key": key, "value": value} for key, value in message.headers() or ()],
 }
 

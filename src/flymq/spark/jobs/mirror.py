@@ -1,6 +1,6 @@
-"""The mirror job: a topic of another cluster, FlyMQ's or one that speaks Kafka's protocol, copied here exactly once.
+"""The mirror job: copy a topic from another FlyMQ or Kafka-compatible cluster, exactly once.
 
-Partitions, keys, values, headers, times and the order within a partition are kept; offsets are this cluster's own.
+Partitions, keys, values, headers, timestamps and the order within a partition are kept; offsets are not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flymq.spark.jobs.job import Job
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 
 class MirrorJob(Job, frozen=True, kw_only=True, tag="mirror", omit_defaults=True):
@@ -21,11 +21,11 @@ class MirrorJob(Job, frozen=True, kw_only=True, tag="mirror", omit_defaults=True
 
     topic: str
     to: str | None = None
-    """The name here, if it is another one."""
+    """The target topic, if its name differs."""
     source: Connection
     protocol: Literal["flymq", "kafka"] = "flymq"
     kafka_settings: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
-    """More settings of the Kafka client, by their names."""
+    """Additional settings of the Kafka client."""
     start: str = "earliest"
     batch_records: int = 1_000_000
 

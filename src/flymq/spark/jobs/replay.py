@@ -1,4 +1,4 @@
-"""The replay job: records of a time, or dead letters, once more into a topic, exactly once."""
+"""The replay job: write records of a time range, or dead letters, to a topic again, exactly once."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 from flymq.model.errors import InvalidPipeline
 from flymq.spark.jobs.job import SqlJob
-from flymq.spark.jobs.views import query, with_fields
+from flymq.spark.jobs.sql_views import query, with_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 ORIGIN_TOPIC = "flymq-origin-topic"
 _OF_DEAD_LETTERS = "flymq-"
-"""Headers that begin so tell where a dead letter comes from and what was wrong; they are not the record's own."""
+"""The prefix of headers with the origin and error of a dead letter; they are not the record's own."""
 
 
 class ReplayJob(SqlJob, frozen=True, kw_only=True, tag="replay", omit_defaults=True):
-    """Write records of a topic again. Started once more, it goes on with what has come since."""
+    """Write records of a topic again. When restarted, it continues with the records since."""
 
     to: str | None = None
-    """None: back to the topic a dead letter comes from."""
+    """None: the origin topic of each dead letter."""
     since_ms: int | None = None
     until_ms: int | None = None
     where: str | None = None
-    """SQL for which records; all if not given."""
+    """SQL condition to select records; all if not set."""
     once: bool = True
 
     @property
@@ -45,8 +45,10 @@ class ReplayJob(SqlJob, frozen=True, kw_only=True, tag="replay", omit_defaults=T
         from pyspark.sql.functions import col, expr, lit, timestamp_millis
 
         if self.since_ms is not None and self.until_ms is not None and self.until_ms <= self.since_ms:
-            raise InvalidPipeline("the time ends before it begins", hint="Give --until a later time than --since.")
-        if self.since_ms is not None:  # times of records need not be in their order
+            raise InvalidPipeline(
+                "the end time is before the start time", hint="Set --until to a later time than --since."
+            )
+        if self.since_ms is not None:  # records need not be ordered by timestamp
             records = records.where(col("timestamp") >= timestamp_millis(lit(self.since_ms)))
         if self.until_ms is not None:
             records = records.where(col("timestamp") < timestamp_millis(lit(self.until_ms)))

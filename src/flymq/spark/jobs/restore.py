@@ -1,4 +1,4 @@
-"""The restore job: the records of an archive back into topics, as of a point in time, to the byte and in order."""
+"""The restore job: write the records of an archive to topics, up to a point in time, byte for byte and in order."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ from flymq.spark.archive.selection import Selection
 from flymq.spark.jobs.job import Job
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.folder import PipelineFolder
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.pipeline_state import PipelineFolder
+    from flymq.spark.jobs.execution.runner import Run
 
 RESTORE_START = "restore.json"
-"""What a restore keeps in the place of Spark's checkpoint."""
+"""The checkpoint of a restore, in place of Spark's."""
 
 _LOOK_EVERY_S = 0.5
 
 
 class RestoreJob(Job, frozen=True, kw_only=True, tag="restore", omit_defaults=True):
-    """Bring topics back from an archive. Killed and started again, it goes on with the next record."""
+    """Restore topics from an archive. After being killed and restarted, it continues with the next record."""
 
     archive: str
     topics: list[str] = []  # noqa: RUF012 - msgspec copies it
-    """All that the archive holds if none is named."""
+    """All topics of the archive if empty."""
     to: str | None = None
-    """Another name for the one topic."""
+    """New name of the single topic."""
     selection: Selection = Selection()
     append: bool = False
     groups: bool = False
-    """Whether groups come back too, each before the record it would have read next."""
+    """Whether to restore committed offsets too, each before the record that the group would have read next."""
 
     @property
     def default_name(self) -> str:
         return f"restore-{self.to or '-'.join(self.topics) or Path(self.archive).name}"[:100]
 
     def plan(self) -> RestorePlan:
-        """Return what the job would write. Needs neither Spark nor a broker."""
+        """Return what the job would write. Requires neither Spark nor a broker."""
         return plan_restore(Archive.open(Path(self.archive)), self.topics, self.selection, rename=self.to)
 
     def run(self, run: Run) -> None:
@@ -79,7 +79,7 @@ class RestoreJob(Job, frozen=True, kw_only=True, tag="restore", omit_defaults=Tr
             if run.is_stopping:
                 return
             if tasks_left(plan, bases, target_ends(client, plan)):
-                raise TargetDisturbed("records that were written are not in the topic")
+                raise TargetDisturbed("some written records are not in the topic")
             notes = close_targets(client, plan, start.made, SystemClock().now_ms())
             if self.groups:
                 notes += self._restore_groups(client, plan, bases)
@@ -93,12 +93,12 @@ class RestoreJob(Job, frozen=True, kw_only=True, tag="restore", omit_defaults=Tr
                 for topic, offsets in topics.items():
                     client.admin.reset_offsets(group, topic, offsets)
             except GroupNotEmpty as error:
-                notes.append(f"{group} stays where it is: {error.message}")
+                notes.append(f"the offsets of {group} were not restored: {error.message}")
         return notes
 
 
 class _Start(Struct, frozen=True):
-    """Where the targets ended before the first record was written, kept for those who go on after a crash."""
+    """The end offsets of the targets before the first write, stored to continue after a crash."""
 
     made: list[str]
     bases: dict[str, dict[int, int]]
@@ -126,7 +126,7 @@ class _Start(Struct, frozen=True):
 def _restoring(
     run: Run, client: FlyMQClient, plan: RestorePlan, tasks: Sequence[RestoreTask], options: dict[str, str]
 ) -> Iterator[dict[TopicPartition, int]]:
-    """Run the tasks on Spark; yield where the targets end, now and then, until all are done or the job is to stop."""
+    """Run the tasks on Spark; yield the end offsets of the targets periodically, until done or stopping."""
     context = run.spark.sparkContext
     group = run.folder.name
 

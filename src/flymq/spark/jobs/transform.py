@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flymq.spark.jobs.job import SqlJob
-from flymq.spark.jobs.views import as_records, query, with_fields
+from flymq.spark.jobs.sql_views import as_records, query, with_fields
 
 if TYPE_CHECKING:
-    from flymq.spark.jobs.running import Run
+    from flymq.spark.jobs.execution.runner import Run
 
 
 class TransformJob(SqlJob, frozen=True, kw_only=True, tag="transform", omit_defaults=True):
-    """Write what a query makes of a topic's records to another topic."""
+    """Write the result of a SQL query over a topic to another topic."""
 
     to: str
     sql: str

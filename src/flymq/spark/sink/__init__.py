@@ -1,1 +1,1 @@
-"""Topics written from Spark: rows encoded in the tasks, in attempts that the driver commits together."""
+"""The sink: rows are encoded and written in the tasks, in attempts that the driver commits together."""

@@ -1,6 +1,6 @@
-"""Attempts: what one run of a task has written in a transaction of its own, to be committed with its batch or dropped.
+"""Task attempts: what one run of a task wrote in its own transaction, to be committed with its batch or aborted.
 
-An attempt's transaction has the id `<query>:<batch>:<task>`, by which the broker knows which batch it belongs to.
+An attempt's transactional id is `<query>:<batch>:<task>`, so that the broker knows its batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from flymq.model.errors import FlyMQError
-from flymq.spark.link import Link, link_to
+from flymq.spark.broker_connection import BrokerConnection, connect
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.producing import AttemptProducer
 from flymq.wire.native.messages.session import Done
@@ -32,13 +32,13 @@ class Attempt(NamedTuple):
 
 
 def write_attempt(options: WriteOptions, query: str, batch: int, rows: Iterator[pa.RecordBatch]) -> Attempt:
-    """Write all rows of a task. If that fails, nothing of it stays."""
-    link = link_to(options.connection(), expects_broker=True)
+    """Write all rows of a task. If that fails, the transaction is aborted."""
+    connection = connect(options.connection(), expects_broker=True)
     context = TaskContext.get()
     assert context is not None
     transactional_id = f"{query}:{batch}:{context.partitionId()}-{context.taskAttemptId()}"
     producer = AttemptProducer(
-        link,
+        connection,
         options,
         transactional_id=transactional_id if options.delivery == "exactly_once" else "",
         first_turn=context.partitionId(),
@@ -57,20 +57,22 @@ def write_attempt(options: WriteOptions, query: str, batch: int, rows: Iterator[
 
 
 def commit_attempts(options: WriteOptions, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
-    """Make these attempts visible together and drop all others of the batch. To ask again is harmless."""
+    """Commit these attempts atomically and abort all others of the batch. Idempotent."""
     if options.delivery == "exactly_once":
-        _commit(_driver_link(options), query, batch, [attempt for attempt in attempts if attempt.transactional_id])
+        _commit(
+            _driver_connection(options), query, batch, [attempt for attempt in attempts if attempt.transactional_id]
+        )
 
 
 def drop_attempts(options: WriteOptions, query: str, batch: int) -> None:
-    """End a batch with none of its attempts, unless it was committed: then this changes nothing."""
+    """Abort a batch and all its attempts; no effect if it was committed."""
     if options.delivery == "exactly_once":
-        _commit(_driver_link(options), query, batch, [])
+        _commit(_driver_connection(options), query, batch, [])
 
 
 def abort_attempts(options: WriteOptions, attempts: Sequence[Attempt]) -> None:
-    """Drop these attempts but leave the batch to be written again. The broker refuses to for those it committed."""
-    link = _driver_link(options)
+    """Abort these attempts, so that the batch can be written again. The broker rejects this for committed ones."""
+    connection = _driver_connection(options)
     for attempt in attempts:
         if attempt.transactional_id:
             request = AbortTxn(
@@ -78,11 +80,11 @@ def abort_attempts(options: WriteOptions, attempts: Sequence[Attempt]) -> None:
                 producer_id=attempt.producer_id,
                 producer_epoch=attempt.producer_epoch,
             )
-            with suppress(FlyMQError):  # committed, or dropped before; what cannot be reached now times out
-                link.run(link.cluster.tell(request, EndTxnAnswer))
+            with suppress(FlyMQError):  # committed or aborted before; an attempt that cannot be aborted now times out
+                connection.run(connection.cluster.tell(request, EndTxnAnswer))
 
 
-def _commit(link: Link, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
+def _commit(connection: BrokerConnection, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
     request = CommitAttempts(
         query=query,
         batch=batch,
@@ -91,8 +93,8 @@ def _commit(link: Link, query: str, batch: int, attempts: Sequence[Attempt]) -> 
             for attempt in attempts
         ],
     )
-    link.run(link.cluster.ask(request, Done))
+    connection.run(connection.cluster.ask(request, Done))
 
 
-def _driver_link(options: WriteOptions) -> Link:
-    return link_to(options.connection(), expects_broker=True)
+def _driver_connection(options: WriteOptions) -> BrokerConnection:
+    return connect(options.connection(), expects_broker=True)

@@ -1,4 +1,4 @@
-"""Encode rows into record batches, one or more for each partition they go to, without a Python object per row."""
+"""Encode rows into record batches, one or more per partition, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from flymq.wire.native.messages.transactions import InitProducerAnswer
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 _ROW_OVERHEAD_BYTES = 24
-"""What a record takes in a batch besides its key, value and headers, at most for records of less than a megabyte."""
+"""Upper limit of a record's overhead besides key, value and headers, for records of less than a megabyte."""
 _BATCH_OVERHEAD_BYTES = 128
 _SEQUENCE_SPAN = 1 << 31
 
 
 class BatchEncoder:
-    """What turns rows into batches: topics and their partitions, and a producer's sequence numbers."""
+    """Encodes rows: knows the topics' partitions and the producer's sequence numbers."""
 
     def __init__(self, options: WriteOptions, *, first_turn: int, is_transactional: bool) -> None:
         self._options = options
@@ -38,19 +38,19 @@ class BatchEncoder:
         self.identity: InitProducerAnswer | None = None
 
     def learn(self, topic: str, partition_count: int, message_bytes_max: int) -> None:
-        """Take what the brokers say of a topic."""
+        """Add the metadata of a topic."""
         batch_bytes_max = min(self._options.batch_bytes, message_bytes_max - _BATCH_OVERHEAD_BYTES)
         self._topics[topic] = (partition_count, batch_bytes_max)
 
     def unknown_topics(self, rows: pa.RecordBatch) -> list[str]:
-        """Return the topics of these rows that nothing is known of yet."""
+        """Return the topics of these rows whose metadata is not known yet."""
         names = [self._options.topic] if self._options.topic is not None else rows.column("topic").unique().to_pylist()
         if None in names:
             raise InvalidColumns("a row has no topic", hint="Fill the column topic, or set the option topic.")
         return [name for name in names if name not in self._topics]
 
     def encode(self, rows: pa.RecordBatch, now_ms: int) -> Iterator[tuple[TopicPartition, bytearray]]:
-        """Yield the batches of these rows; those of one partition in the order of the rows."""
+        """Yield the batches of these rows; those of one partition in row order."""
         columns = self._columns(rows)
         sizes = _sizes(columns)
         hashes = _hashes(columns)
@@ -86,7 +86,7 @@ class BatchEncoder:
             yield topic, np.flatnonzero(codes == code)
 
     def _partitions(self, topic: str, count: int, given: Numbers, hashes: Numbers) -> Numbers:
-        """Return the partition of each row: the one it names, else that of its key, else the one whose turn it is."""
+        """Return the partition of each row: its explicit one, else by its key, else the sticky one."""
         if given.max(initial=-1) >= count:
             raise PartitionNotFound(f"topic {topic!r} has the partitions 0 to {count - 1}, not {given.max()}")
         chosen = np.where(hashes >= 0, hashes % count, self._turn % count)
@@ -109,13 +109,13 @@ class BatchEncoder:
 
 
 def _by_partition(partitions: Numbers, indices: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """Yield each partition with its rows, in their order."""
+    """Yield each partition with its rows, in row order."""
     if not len(partitions):
         return
     if partitions.min() == partitions.max():
         yield int(partitions[0]), indices
         return
-    # Numbers of 16 bits are sorted by their digits, which is several times faster.
+    # numpy sorts 16-bit numbers with a radix sort, which is several times faster.
     order = np.argsort(partitions if partitions.max() >= 1 << 15 else partitions.astype(np.int16), kind="stable")
     in_order = partitions[order]
     cuts = np.flatnonzero(np.diff(in_order)) + 1
@@ -124,7 +124,7 @@ def _by_partition(partitions: Numbers, indices: Numbers) -> Iterator[tuple[int, 
 
 
 def _pieces(rows: Numbers, sizes: Numbers, bytes_max: int) -> Iterator[Numbers]:
-    """Cut rows where a batch is full. A row that is larger than a batch may be goes alone, for the broker to judge."""
+    """Split rows into batches. A row that exceeds the batch size is sent alone; the broker may reject it."""
     ends = np.cumsum(sizes)
     start = before = 0
     while start < len(rows):
@@ -134,7 +134,7 @@ def _pieces(rows: Numbers, sizes: Numbers, bytes_max: int) -> Iterator[Numbers]:
 
 
 def _sizes(columns: RecordColumns) -> Numbers:
-    """Return about how many bytes each row takes, and rather too many than too few."""
+    """Return an upper estimate of the encoded size of each row."""
     sizes = np.diff(_ends(columns.value.ends, columns.row_count)).astype(np.int64) + _ROW_OVERHEAD_BYTES
     if columns.key is not None:
         sizes += np.diff(_ends(columns.key.ends, columns.row_count))
@@ -158,12 +158,12 @@ def _hashes(columns: RecordColumns) -> Numbers:
 
 
 def _given_partitions(rows: pa.RecordBatch) -> Numbers:
-    """Return the partition that each row names; -1 where it names none."""
+    """Return the explicit partition of each row; -1 if it has none."""
     if "partition" not in rows.schema.names:
         return np.full(rows.num_rows, -1)
     given: Numbers = rows.column("partition").fill_null(-1).to_numpy().astype(np.int64)
     if given.min(initial=0) < -1:
-        raise PartitionNotFound(f"a row names the partition {given.min()}; they count from 0")
+        raise PartitionNotFound(f"a row has partition {given.min()}; partitions are numbered from 0")
     return given
 
 

@@ -1,7 +1,7 @@
-"""Write the rows of a task to the leaders of their partitions, the next ones while the last are on their way.
+"""Write the rows of a task to the partition leaders, encoding the next ones while the last are in flight.
 
-One request is on its way at a time. Batches carry the sequence numbers of a producer of the task's own, so the broker
-recognises what is sent again after a lost answer.
+One request is in flight at a time. Batches have the sequence numbers of the task's own producer id, so that the broker
+recognises duplicates after a lost response.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec import structs
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leaders
 from flymq.host.clock import SystemClock
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.encoding import BatchEncoder
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch, ProduceBatchAnswer
 from flymq.wire.native.messages.session import Done
 from flymq.wire.native.messages.transactions import (
@@ -35,21 +36,23 @@ from flymq.wire.native.messages.transactions import (
 
 _REQUEST_BYTES_MAX = 4 << 20
 _REQUEST_BATCHES_MAX = 5
-"""For one partition: a broker recognises so many batches of a producer when they come again."""
+"""Per partition: a broker recognises as duplicates this many of the last batches of a producer."""
 
 
 class Parcel(NamedTuple):
-    """A record batch on its way to a partition."""
+    """A record batch to be sent to a partition."""
 
     name: TopicPartition
     batch: Buffer
 
 
 class AttemptProducer:
-    """Writes record batches within a transaction, or without one if it has no id."""
+    """Writes record batches in a transaction, or without one if it has no transactional id."""
 
-    def __init__(self, link: Link, options: WriteOptions, *, transactional_id: str, first_turn: int) -> None:
-        self._link = link
+    def __init__(
+        self, connection: BrokerConnection, options: WriteOptions, *, transactional_id: str, first_turn: int
+    ) -> None:
+        self._connection = connection
         self._options = options
         self._transactional_id = transactional_id
         self._encoder = BatchEncoder(options, first_turn=first_turn, is_transactional=bool(transactional_id))
@@ -61,14 +64,14 @@ class AttemptProducer:
         self.row_count = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows; what was written before may still be on its way."""
+        """Write rows; earlier ones may still be in flight."""
         if not rows.num_rows:
             return
         if self.identity is None:
-            self.identity = self._link.run(self._begin())
+            self.identity = self._connection.run(self._begin())
             self._encoder.identity = self.identity
         for topic in self._encoder.unknown_topics(rows):
-            known = self._link.run(self._topic(topic))
+            known = self._connection.run(self._topic(topic))
             self._encoder.learn(topic, *known)
         for name, batch in self._encoder.encode(rows, SystemClock().now_ms()):
             if self._is_full_for(name, len(batch)):
@@ -79,12 +82,12 @@ class AttemptProducer:
         self.row_count += rows.num_rows
 
     def finish(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         self._send()
         self._wait()
 
     def abort(self) -> None:
-        """Drop what was written, as far as the broker can be reached: otherwise it does so by itself in time."""
+        """Abort the transaction; if the broker cannot be reached, it aborts it by its timeout."""
         if self._sending is not None:
             self._sending.cancel()
         if self.identity is None or not self._transactional_id:
@@ -95,7 +98,7 @@ class AttemptProducer:
             producer_epoch=self.identity.producer_epoch,
         )
         with suppress(FlyMQError):
-            self._link.run(self._link.cluster.tell(request, EndTxnAnswer))
+            self._connection.run(self._connection.cluster.tell(request, EndTxnAnswer))
 
     def _is_full_for(self, name: TopicPartition, size: int) -> bool:
         is_too_large = self._waiting_bytes + size > _REQUEST_BYTES_MAX
@@ -105,7 +108,7 @@ class AttemptProducer:
         self._wait()
         if self._waiting:
             request = ProduceBatch(partitions=[], acks=self._options.acks, transactional_id=self._transactional_id)
-            self._sending = self._link.start(_send_all(self._link.cluster, request, self._waiting))
+            self._sending = self._connection.start(_send_all(self._connection.cluster, request, self._waiting))
         self._waiting, self._waiting_bytes = [], 0
         self._waiting_for.clear()
 
@@ -115,7 +118,7 @@ class AttemptProducer:
             sending.result()
 
     async def _begin(self) -> InitProducerAnswer:
-        cluster = self._link.cluster
+        cluster = self._connection.cluster
         name = self._transactional_id
         init = InitProducer(transactional_id=name, transaction_timeout_ms=self._options.transaction_timeout_ms)
         identity = await cluster.ask(init, InitProducerAnswer)
@@ -127,37 +130,12 @@ class AttemptProducer:
         return identity
 
     async def _topic(self, name: str) -> tuple[int, int]:
-        cluster = self._link.cluster
+        cluster = self._connection.cluster
         found = await cluster.retry(lambda: cluster.topic_or_new(name))
         return len(found.partitions), found.message_bytes_max
 
 
 async def _send_all(cluster: Cluster, request: ProduceBatch, parcels: Sequence[Parcel]) -> None:
-    """Send until all is written. Parcels of one partition stay in order: the rest waits behind one that fails."""
-    left = list(parcels)
-
-    async def attempt() -> None:
-        nonlocal left
-        by_leader: dict[int, list[Parcel]] = {}
-        for parcel in left:
-            by_leader.setdefault(await cluster.leader_of(*parcel.name), []).append(parcel)
-        for leader, share in by_leader.items():
-            answer = await cluster.tell(_with(request, share), ProduceBatchAnswer, broker=leader)
-            failures = [part for part in answer.partitions if part.error is not None]
-            failed = {TopicPartition(part.topic, part.partition) for part in failures}
-            done = {id(parcel) for parcel in share if parcel.name not in failed}
-            left = [parcel for parcel in left if id(parcel) not in done]
-            for part in failures:
-                cluster.forget(part.topic)
-                assert part.error is not None
-                raise error_of(part.error)
-
-    await cluster.retry(attempt)
-
-
-def _with(request: ProduceBatch, parcels: Sequence[Parcel]) -> ProduceBatch:
-    return ProduceBatch(
-        partitions=[PartitionBatches(*parcel.name, batches=parcel.batch) for parcel in parcels],
-        acks=request.acks,
-        transactional_id=request.transactional_id,
-    )
+    """Send until everything is written. Batches of one partition stay in order: the rest waits behind a failed one."""
+    batches = [PartitionBatches(*parcel.name, batches=parcel.batch) for parcel in parcels]
+    await ask_leaders(cluster, batches, lambda some: structs.replace(request, partitions=some), ProduceBatchAnswer)

@@ -1,15 +1,15 @@
-"""Rows of a data frame as records: which column is what, and which partition a row goes to.
+"""Rows of a DataFrame as records: the meaning of the columns.
 
 | column | type | |
 |---|---|---|
 | value | string or binary | required; null is a tombstone |
-| key | string or binary | records of one key go to one partition |
+| key | string or binary | records with the same key go to the same partition |
 | topic | string | required without the option `topic` |
-| partition | int | null: by the key, or any |
+| partition | int | null: by the key, or any partition |
 | headers | array of struct of key: string and value: binary | |
 | timestamp | timestamp | only with `includeTimestamp` |
 
-All other columns are left out, so what was read can be written as it is.
+All other columns are ignored, so that a DataFrame that was read from a topic can be written as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TYPES: dict[str, tuple[DataType, ...]] = {
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Refuse a data frame that does not say what to write."""
+    """Reject a DataFrame whose columns are missing or have the wrong type."""
     names = schema.fieldNames()
     if options.topic is not None:
         check_topic_name(options.topic)
@@ -42,7 +42,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         raise InvalidColumns(f"there is no column value to write, only {', '.join(names) or 'none'}")
     if options.topic is None and "topic" not in names:
         raise InvalidColumns(
-            "neither the option topic nor a column topic says where to write", hint='Set .option("topic", "orders").'
+            "neither the option topic nor a column topic is set", hint='Set .option("topic", "orders").'
         )
     if options.include_timestamp and "timestamp" not in names:
         raise InvalidColumns("includeTimestamp is set, but there is no column timestamp")
@@ -57,5 +57,5 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 
 def _same(found: DataType, wanted: DataType) -> bool:
-    """Whether two types are equal but for what may be null."""
+    """Whether two types are equal except for nullability."""
     return found.simpleString() == wanted.simpleString()

@@ -1,10 +1,10 @@
-"""`df.write` and `df.writeStream` of the format "flymq", exactly once by a commit in two phases.
+"""`df.write` and `df.writeStream` of the format "flymq": exactly once, by a two-phase commit.
 
-    task      begin a transaction of its own, write rows into it, report it        staged: no reader sees it
-    driver    send ONE request that names the attempts that succeeded              all visible at once, the rest dropped
+    task      begin its own transaction, write rows into it, report it             staged: not visible to readers
+    driver    send ONE request with the attempts that succeeded                   visible atomically, the rest aborted
 
-The broker remembers the last batch of each query. A batch that a restarted query writes again is dropped as a whole; an
-attempt that nobody reported, of a task that was repeated or killed, is dropped with the commit of its batch.
+The broker stores the last batch of each query. A batch that a restarted query writes again is aborted as a whole; an
+attempt that was not reported, of a task that was retried or killed, is aborted with the commit of its batch.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 from flymq.host.entropy import new_id, system_entropy
 from flymq.model.errors import InvalidOption
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import WriteOptions
 from flymq.spark.sink.attempts import Attempt, abort_attempts, commit_attempts, drop_attempts, write_attempt
 from flymq.spark.sink.rows import check_columns
-from flymq.spark.wording import hints_in_errors
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -38,7 +38,7 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write of a data frame. Spark makes it once and copies it to the tasks and to the commit."""
+    """One batch write of a DataFrame. Spark creates it once and copies it to the tasks and to the commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -60,18 +60,18 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:
         with hints_in_errors():
-            if self._options.txn_app_id is None:  # nobody will ever write under this name again
+            if self._options.txn_app_id is None:  # this name is never used again
                 drop_attempts(self._options, self._query, self._batch)
             else:
                 abort_attempts(self._options, _attempts(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The micro-batches of a query. Commit and abort run on other copies than `write`, so tasks report the query."""
+    """The micro-batches of a query. Commit and abort run on other copies than `write`, so tasks report the query id."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         if options.txn_app_id is not None:
-            raise InvalidOption("txnAppId is for batch writes: a stream has its query and its batches")
+            raise InvalidOption("txnAppId is for batch writes: a stream is identified by its query and batch ids")
         check_columns(schema, options)
         self._options = options
 

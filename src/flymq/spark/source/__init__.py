@@ -1,1 +1,1 @@
-"""Topics read in Spark: planned as ranges of offsets, fetched and decoded to Arrow in the tasks."""
+"""The source: reads are planned as offset ranges, fetched and decoded to Arrow in the tasks."""

@@ -1,4 +1,4 @@
-"""`spark.read.format("flymq")`: what is in the topics now, or was between two offsets or times."""
+"""`spark.read.format("flymq")`: the current records of topics, or those between two offsets or times."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from flymq.model.errors import InvalidOption
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.filters import Bounds
 from flymq.spark.source.offsets import Offsets, Wanted
 from flymq.spark.source.planning import cut, ranges_between
 from flymq.spark.source.positions import Positions, wanted_end, wanted_start
 from flymq.spark.source.reading import read_range
-from flymq.spark.wording import hints_in_errors
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
 
 
@@ -29,8 +29,8 @@ class BatchReader(DataSourceReader):
         self._bounds = Bounds()
         self._start = wanted_start(options, default="earliest")
         self._end = wanted_end(options)
-        _refuse(self._start, AT_LATEST, "A batch begins at the earliest or at an offset: at the latest it is empty.")
-        _refuse(self._end, AT_EARLIEST, "A batch ends at the latest or at an offset: at the earliest it is empty.")
+        _refuse(self._start, AT_LATEST, "Start a batch at earliest or at an offset: from latest it would be empty.")
+        _refuse(self._end, AT_EARLIEST, "End a batch at latest or at an offset: up to earliest it would be empty.")
 
     def partitions(self) -> list[InputPartition]:
         with hints_in_errors():
@@ -43,21 +43,21 @@ class BatchReader(DataSourceReader):
         return read_range(self._options, self._schema, partition.value)
 
     def _between(self) -> tuple[Offsets, Offsets]:
-        positions = Positions(link_to(self._options.connection()), self._options)
+        positions = Positions(connect(self._options.connection()), self._options)
         partitions = positions.partitions()
         start, end = positions.start(self._start, partitions), positions.end(self._end, partitions)
         return positions.narrowed(start, end, self._bounds)
 
 
 class FilteringBatchReader(BatchReader):
-    """Reads less, by the filters of the query. Spark wants `spark.sql.python.filterPushdown.enabled` for it.
+    """Filter pushdown. Requires `spark.sql.python.filterPushdown.enabled`.
 
-    Only for who asks by the option `filterPushdown`: Spark keeps the plan with the data frame, and another query on the
-    same data frame, without filters, would get the rows of this one.
+    Only with the option `filterPushdown`: Spark caches the plan with the DataFrame, and another query on the same
+    DataFrame, without filters, would get only the rows of this one.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Narrow what is read. Spark applies all filters again: bounds on offsets leave in what they cannot exclude."""
+        """Narrow the offset ranges. Spark applies all filters again: the ranges may contain other records."""
         for filter_ in filters:
             self._bounds.narrow(filter_)
         return filters
@@ -65,4 +65,4 @@ class FilteringBatchReader(BatchReader):
 
 def _refuse(wanted: Wanted, position: int, hint: str) -> None:
     if not wanted.is_time and position in (wanted.everywhere, *wanted.each.values()):
-        raise InvalidOption(f"{wanted.option} cannot be so for a batch", hint=hint)
+        raise InvalidOption(f"{wanted.option} has a value that is not valid for a batch", hint=hint)

@@ -1,4 +1,4 @@
-"""Topics as the columns that users of Spark's Kafka connector know, in Arrow.
+"""The columns of a topic, those of Spark's Kafka connector, in Arrow.
 
 | column | type |
 |---|---|
@@ -7,7 +7,7 @@
 | partition | int |
 | offset | long |
 | timestamp | timestamp |
-| timestampType | int: 0 the writer's time, 1 the broker's |
+| timestampType | int: 0 create time, 1 log append time |
 | headers | array of struct of key: string and value: binary; with `includeHeaders` |
 """
 
@@ -64,22 +64,23 @@ def full_schema(*, include_headers: bool) -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuse columns that topics do not have: a schema given by the user picks some of ours."""
+    """Check a user's schema: it can only select from the columns of a topic."""
     for column in schema.fields:
         if column.name not in TYPES:
             raise InvalidColumns(
-                f"topics have no column {column.name!r}", hint=f"Pick from {', '.join(TYPES)}; decode the value later."
+                f"topics have no column {column.name!r}",
+                hint=f"Select from {', '.join(TYPES)}; decode the value later.",
             )
         wanted = TYPES[column.name]
         if column.dataType != wanted:
             raise InvalidColumns(
                 f"the column {column.name} is {wanted.simpleString()}, not {column.dataType.simpleString()}",
-                hint="Read it as it is, and cast or decode it later.",
+                hint="Read it with its own type, and cast or decode it later.",
             )
 
 
 class RangeColumns:
-    """Turns the runs of one range into record batches of the wanted columns."""
+    """Converts the fetched batches of one range to Arrow record batches with the selected columns."""
 
     def __init__(self, schema: StructType, range_: OffsetRange, cipher: Cipher | None) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -89,7 +90,7 @@ class RangeColumns:
         self._makers = [_MAKERS[name] for name in self._schema.names]
 
     def parse(self, run: Run) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a run that lie in the range."""
+        """Yield the records of a run that are in the range."""
         sections = visible(run.batches, run.start_offset, run.aborted, DECOMPRESSED_BYTES_MAX)
         for has_append_time, group in groupby(sections, _has_append_time):
             columns = self._cut(columns_of(list(group), run.start_offset))
@@ -100,7 +101,7 @@ class RangeColumns:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _cut(self, columns: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out what is behind the end of the range; a batch knows nothing of ranges."""
+        """Drop the records beyond the end of the range; batches can extend past it."""
         offsets = columns.column("offset").to_numpy()
         if len(offsets) and offsets[-1] >= self._range.end:
             return columns.slice(0, int(np.searchsorted(offsets, self._range.end)))

@@ -1,4 +1,4 @@
-"""Fetch the batches of a range of offsets, the next ones while the last are decoded."""
+"""Fetch the batches of an offset range, prefetching the next ones while the last are decoded."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.model.delivery import Isolation
 from flymq.model.errors import OffsetOutOfRange, RequestTimedOut
-from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
 from flymq.record.reading import Aborted, end_offset
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.source.offsets import lost
 from flymq.spark.source.planning import OffsetRange
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.records import (
     AT_EARLIEST,
     Fetch,
@@ -29,7 +28,7 @@ _WAIT_MS = 500
 
 
 class Run(NamedTuple):
-    """Whole batches, of which the records from `start_offset` on are wanted."""
+    """Whole batches, of which the records from `start_offset` on are to be read."""
 
     batches: Buffer
     start_offset: int
@@ -37,16 +36,18 @@ class Run(NamedTuple):
 
 
 class RangeFetch:
-    """How a task fetches a range."""
+    """Fetches an offset range in a task."""
 
-    def __init__(self, link: Link, *, isolation: Isolation, fetch_bytes: int, fail_on_data_loss: bool) -> None:
-        self._link = link
+    def __init__(
+        self, connection: BrokerConnection, *, isolation: Isolation, fetch_bytes: int, fail_on_data_loss: bool
+    ) -> None:
+        self._connection = connection
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
         self._fail_on_data_loss = fail_on_data_loss
 
     def runs(self, range_: OffsetRange) -> Iterator[Run]:
-        """Yield the batches of the range; the last ones may go beyond its end."""
+        """Yield the batches of the range; the last ones may extend past its end."""
         offset = range_.start
         idle_rounds = 0
         coming = self._begin(range_, offset)
@@ -76,34 +77,23 @@ class RangeFetch:
         request = Fetch(
             partitions=[asked], max_wait_ms=_WAIT_MS, max_bytes=self._fetch_bytes, isolation=self._isolation
         )
-        return self._link.start(_fetch(self._link.cluster, request))
+        return self._connection.start(_fetch(self._connection.cluster, request))
 
     def _where_it_goes_on(self, range_: OffsetRange, offset: int) -> int:
-        """The offset is gone since the query was planned: go on with the first that is left, or fail."""
-        found = self._link.run(list_offsets(self._link.cluster, {range_.name: AT_EARLIEST}))
+        """Handle an offset that was deleted after planning: continue with the earliest one, or fail."""
+        found = self._connection.run(list_offsets(self._connection.cluster, {range_.name: AT_EARLIEST}))
         earliest = found[range_.name].offset
         if self._fail_on_data_loss:
-            raise lost(f"{range_.name} begins at {earliest} and no longer has the offsets {offset} to {range_.end - 1}")
+            raise lost(f"{range_.name} starts at {earliest} and no longer has the offsets {offset} to {range_.end - 1}")
         return min(earliest, range_.end) if earliest > offset else range_.end
 
     def _check_patience(self, range_: OffsetRange, offset: int, idle_rounds: int) -> None:
-        """Offsets that were planned are there, so they come; a broker that restarts may take a moment."""
-        if idle_rounds * _WAIT_MS > self._link.cluster.config.request_timeout_ms:
+        """Wait for more records: the planned offsets exist, but a broker may be restarting."""
+        if idle_rounds * _WAIT_MS > self._connection.cluster.config.request_timeout_ms:
             raise RequestTimedOut(f"{range_.name} ends at {offset}, before the planned end {range_.end}")
 
 
 async def _fetch(cluster: Cluster, request: Fetch) -> FetchedPartition:
-    return await cluster.retry(lambda: _fetch_once(cluster, request))
-
-
-async def _fetch_once(cluster: Cluster, request: Fetch) -> FetchedPartition:
     [asked] = request.partitions
-    name = TopicPartition(asked.topic, asked.partition)
-    leader = await cluster.leader_of(*name)
-    answer = await cluster.tell(request, FetchAnswer, broker=leader)
-    for part in answer.partitions:
-        if part.error is not None:
-            cluster.forget(part.topic)
-            raise error_of(part.error)
-        return part
-    return FetchedPartition(*name)
+    found = await ask_leaders(cluster, request.partitions, lambda _: request, FetchAnswer)
+    return found[0] if found else FetchedPartition(asked.topic, asked.partition)

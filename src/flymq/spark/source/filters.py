@@ -1,4 +1,4 @@
-"""What a query's WHERE says about topic, partition, offset and timestamp, so that less is read. No I/O here."""
+"""Filter pushdown for topic, partition, offset and timestamp. No I/O here."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _UNBOUNDED = (1 << 63) - 1
 
 
 class Bounds:
-    """The ranges within which all records of interest lie; those outside need not be read.
+    """Bounds of the records that can match the filters; records outside need not be read.
 
-    All are half-open. Filters on anything else, or of another kind, leave the bounds as they are.
+    All are half-open. Filters on other columns, or of an unsupported kind, do not change the bounds.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Bounds:
         self.time_ms = (0, _UNBOUNDED)
 
     def narrow(self, filter_: Filter) -> None:
-        """Take one more condition into account."""
+        """Narrow the bounds by one more filter."""
         path: tuple[str, ...] = getattr(filter_, "attribute", ())
         value = getattr(filter_, "value", None)
         if len(path) != 1 or value is None:
@@ -59,12 +59,12 @@ class Bounds:
         self.topics = named if self.topics is None else self.topics & named
 
     def has(self, name: TopicPartition) -> bool:
-        """Whether records of this partition can be of interest."""
+        """Whether records of this partition can match."""
         low, high = self.partition
         return low <= name.partition < high and (self.topics is None or name.topic in self.topics)
 
     def clip(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
-        """Return the part between these offsets that is of interest, as far as partitions and offsets tell."""
+        """Return the part of this offset range that can match, by the filters on partitions and offsets."""
         low, high = self.offset
         names = [name for name in start if self.has(name)]
         return {name: max(start[name], low) for name in names}, {name: min(end[name], high) for name in names}
@@ -75,7 +75,9 @@ def _narrowed(bounds: tuple[int, int], filter_: Filter, value: Any, number: Call
     match filter_:
         case EqualTo() | EqualNullSafe():
             return max(low, number(value)), min(high, number(value) + 1)
-        case GreaterThan() | GreaterThanOrEqual():  # for times cut to milliseconds, "greater" may still be equal
+        case (
+            GreaterThan() | GreaterThanOrEqual()
+        ):  # timestamps are truncated to milliseconds, so "greater" may still be equal
             is_exact = isinstance(filter_, GreaterThan) and number is int
             return max(low, number(value) + is_exact), high
         case LessThan() | LessThanOrEqual():

@@ -1,6 +1,6 @@
-"""Let the broker know how far a query has come, so that its lag shows beside that of all consumers.
+"""Commit the offsets of a query to a consumer group, so that its lag can be monitored like that of any consumer.
 
-The offsets are for people and alerts. A query itself goes by its checkpoint and never reads them.
+The offsets are for monitoring only. A query restarts from its checkpoint and never reads them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from flymq.model.errors import FlyMQError
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.offsets import Offsets, parse_partitions
 from flymq.wire.native.messages.groups import Commit, CommitAnswer, OffsetToCommit
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def group_of(options: ReadOptions) -> str | None:
-    """Return the group whose lag the options want a query to show; None when they want none."""
+    """Return the group to commit to, by the options; None if there is none."""
     if options.group_id is not None or options.group_id_prefix is None:
         return options.group_id
     topics = options.subscribe
@@ -26,18 +26,18 @@ def group_of(options: ReadOptions) -> str | None:
     return "-".join([options.group_id_prefix, *(topics or ["pattern"])])
 
 
-def publish(link: Link, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group that has no members. A failure is no reason to fail the query."""
+def publish(connection: BrokerConnection, group: str, offsets: Offsets) -> None:
+    """Commit offsets for a group without members. A failure is logged and does not fail the query."""
     request = Commit(
         group=group,
         offsets=[OffsetToCommit(name.topic, name.partition, offset) for name, offset in offsets.items()],
     )
     try:
-        answer = link.run(link.cluster.ask(request, CommitAnswer))
+        answer = connection.run(connection.cluster.ask(request, CommitAnswer))
     except FlyMQError as error:
-        logger.warning("the lag of group %s cannot be shown: %s", group, error)
+        logger.warning("cannot commit offsets for the group %s: %s", group, error)
         return
     for part in answer.partitions:
         if part.error is not None:
-            logger.warning("the lag of group %s in %s cannot be shown: %s", group, part.topic, part.error.message)
+            logger.warning("cannot commit offsets for the group %s in %s: %s", group, part.topic, part.error.message)
             return

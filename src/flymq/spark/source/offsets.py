@@ -1,4 +1,4 @@
-"""Offsets of partitions, in the shape in which Spark's users write them and its checkpoints keep them.
+"""Offsets of partitions, in the JSON of Spark's options and checkpoints.
 
 {"orders": {"0": 23, "1": -2}}        -2: the earliest, -1: the latest
 """
@@ -14,19 +14,19 @@ from flymq.model.names import TopicPartition
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
 
 Offsets: TypeAlias = dict[TopicPartition, int]
-"""An offset for each partition; those of a query stand before the next record to read."""
+"""An offset per partition; those of a query are the next offsets to read."""
 
 POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
 
 
 class Wanted(NamedTuple):
-    """Where to begin or end: one answer for all partitions, or one for each of those named."""
+    """A start or end position: one for all partitions, or one per partition."""
 
     everywhere: int | None
     each: Offsets
     is_time: bool
     option: str
-    """The option it comes from, for those who read an error."""
+    """The option it comes from, for error messages."""
 
     def at(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the offset, position or time for each of these partitions."""
@@ -35,13 +35,13 @@ class Wanted(NamedTuple):
             return dict.fromkeys(sorted(names), self.everywhere)
         if missing := sorted(names - self.each.keys()):
             raise InvalidOption(
-                f"{self.option} leaves out {', '.join(map(str, missing))}",
-                hint="Name every partition that is read; -2 stands for the earliest, -1 for the latest.",
+                f"{self.option} has no offset for {', '.join(map(str, missing))}",
+                hint="Set an offset for every partition that is read; -2 is earliest, -1 is latest.",
             )
         if strangers := sorted(self.each.keys() - names):
             raise InvalidOption(
-                f"{self.option} names {', '.join(map(str, strangers))}, which the query does not read",
-                hint="Name the partitions that are read, and no others.",
+                f"{self.option} contains {', '.join(map(str, strangers))}, which the query does not read",
+                hint="Set offsets only for the partitions that are read.",
             )
         return dict(self.each)
 
@@ -53,16 +53,16 @@ def wanted_offsets(option: str, value: str) -> Wanted:
     each = parse_offsets(option, value)
     for partition, offset in each.items():
         if offset < AT_EARLIEST:
-            raise InvalidOption(f"{option} gives {partition} the offset {offset}")
+            raise InvalidOption(f"{option} has the invalid offset {offset} for {partition}")
     return Wanted(None, each, is_time=False, option=option)
 
 
 def wanted_times(option: str, value: str) -> Wanted:
-    """Parse times of partitions."""
+    """Parse timestamps of partitions."""
     each = parse_offsets(option, value)
     for partition, time_ms in each.items():
         if time_ms < 0:
-            raise InvalidOption(f"{option} gives {partition} the time {time_ms}, which is before 1970")
+            raise InvalidOption(f"{option} has the timestamp {time_ms} for {partition}, which is before the Unix epoch")
     return Wanted(None, each, is_time=True, option=option)
 
 
@@ -95,14 +95,14 @@ def _parse_object(option: str, value: str, hint: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)
     except ValueError as error:
-        raise InvalidOption(f"{option} is no JSON: {error}", hint=hint) from None
+        raise InvalidOption(f"{option} is not valid JSON: {error}", hint=hint) from None
     if not isinstance(parsed, dict) or not parsed:
-        raise InvalidOption(f"{option} names no topic", hint=hint)
+        raise InvalidOption(f"{option} contains no topic", hint=hint)
     return parsed
 
 
 def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return offsets in the shape that Spark keeps in a checkpoint."""
+    """Return offsets as Spark stores them in a checkpoint."""
     shaped: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         shaped.setdefault(topic, {})[str(partition)] = offset
@@ -110,7 +110,7 @@ def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
 
 
 def from_spark(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Return what `to_spark` was given."""
+    """The inverse of `to_spark`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, offsets in shaped.items()
@@ -119,19 +119,19 @@ def from_spark(shaped: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def within(asked: Offsets, earliest: Offsets, latest: Offsets, *, option: str, fail_on_data_loss: bool) -> Offsets:
-    """Return the offsets that are asked for; those outside the log are refused, or moved to its nearer end."""
+    """Return the requested offsets; those outside the log are an error, or are moved to its nearest end."""
     checked: Offsets = {}
     for partition, offset in asked.items():
         low, high = earliest[partition], latest[partition]
         if not low <= offset <= high and fail_on_data_loss:
             raise OffsetOutOfRange(
-                f"{option} asks for offset {offset} of {partition}, which holds {low} to {high}",
-                hint="Ask for offsets within, or set failOnDataLoss to false to read what is there.",
+                f"{option} has the offset {offset} for {partition}, which has {low} to {high}",
+                hint="Use offsets in this range, or set failOnDataLoss to false to read the existing records.",
             )
         checked[partition] = min(max(offset, low), high)
     return checked
 
 
 def lost(message: str) -> DataLost:
-    """Return the error that says which records a query can no longer read."""
-    return DataLost(f"{message}: they were removed by retention, or the topic was deleted and made anew")
+    """Return the error for records that a query can no longer read."""
+    return DataLost(f"{message}: they were deleted by retention, or the topic was deleted and recreated")

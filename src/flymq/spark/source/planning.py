@@ -1,4 +1,4 @@
-"""Plan a read: which offsets go into a micro-batch, and how they are cut into tasks. No I/O here."""
+"""Plan a read: which offsets go into a micro-batch, and how they are split into tasks. No I/O here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class OffsetRange(NamedTuple):
 
 
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> Offsets:
-    """Return how far a micro-batch of about `offsets_max` offsets goes, each partition by its share of what waits.
+    """Return the end offsets of a micro-batch of about `offsets_max` offsets, divided in proportion to the lag.
 
-    A partition that has anything gets at least one, so that a small one beside a huge one does not starve.
+    A partition with any lag gets at least one offset, so that a small one next to a huge one does not starve.
     """
     waiting = {name: max(0, offset - start.get(name, offset)) for name, offset in end.items()}
     total = sum(waiting.values())
@@ -44,7 +44,7 @@ def limited(start: Offsets, end: Offsets, offsets_max: int) -> Offsets:
 
 
 def count_between(start: Offsets, end: Offsets) -> int:
-    """Return how many offsets lie between, in all partitions that both know."""
+    """Return the number of offsets between, over all partitions that are in both."""
     return sum(max(0, offset - start.get(name, offset)) for name, offset in end.items())
 
 
@@ -60,9 +60,9 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 def cut(
     ranges: Sequence[OffsetRange], *, partitions_min: int | None = None, records_max: int | None = None
 ) -> list[OffsetRange]:
-    """Cut ranges so that none has more than `records_max` offsets and there are at least `partitions_min` of them.
+    """Split ranges so that none has more than `records_max` offsets and there are at least `partitions_min` of them.
 
-    Larger ranges are cut into more pieces, equal in size; none becomes empty, so there may be fewer than asked for.
+    Larger ranges are split into more pieces of equal size; none is empty, so there may be fewer than requested.
     """
     counts = [1 if records_max is None else -(-range_.size // records_max) for range_ in ranges]
     total = sum(range_.size for range_ in ranges)

@@ -1,4 +1,4 @@
-"""Ask the brokers which partitions there are, and at which offsets they begin, end and stand at a time."""
+"""Look up partitions and their offsets at the brokers: earliest, latest and by timestamp."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from flymq.client.aio.offsets import list_offsets
 from flymq.model.delivery import Isolation
 from flymq.model.errors import InvalidOption, OffsetOutOfRange, PartitionNotFound, TopicNotFound
 from flymq.model.names import TopicPartition
-from flymq.spark.link import Link
+from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.filters import Bounds
 from flymq.spark.source.offsets import Offsets, Wanted, parse_partitions, wanted_offsets, wanted_times, within
 from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST, Fetch, FetchAnswer, FetchPartition
 
 LATEST = Wanted(AT_LATEST, {}, is_time=False, option="endingOffsets")
-"""The end of a batch where nothing else is said."""
+"""The default end of a batch."""
 
 
 class Positions:
-    """What a query reads, as the brokers see it now."""
+    """The current partitions and offsets of what a query reads."""
 
-    def __init__(self, link: Link, options: ReadOptions) -> None:
-        self._link = link
+    def __init__(self, connection: BrokerConnection, options: ReadOptions) -> None:
+        self._connection = connection
         self._options = options
 
     # --- which partitions
 
     def partitions(self, *, may_miss: bool = False) -> list[TopicPartition]:
-        """Return the partitions to read that are there now; all must be, unless some may be missing."""
-        counts = {topic.name: topic.partitions for topic in self._link.run(self._link.admin.list_topics())}
+        """Return the existing partitions to read; all must exist, unless some may be missing."""
+        counts = {topic.name: topic.partitions for topic in self._connection.run(self._connection.admin.list_topics())}
         wanted = self._wanted(counts)
         if not may_miss:
             for name in wanted:
@@ -54,24 +54,24 @@ class Positions:
         return self._at(dict.fromkeys(partitions, AT_EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the end of what may be read: of all records, or of those whose transactions have ended."""
+        """Return the end offsets: the high watermark, or the last stable offset for read_committed."""
         return self._at(dict.fromkeys(partitions, AT_LATEST))
 
     def start(self, wanted: Wanted, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return where a query begins."""
+        """Return the start offsets of a query."""
         found = self._resolved(wanted, partitions)
         for partition, offset in found.items():
             if offset >= 0:
                 continue
             if self._options.starting_offsets_by_timestamp_strategy == "error":
                 raise OffsetOutOfRange(
-                    f"{partition} has no record of the time in {wanted.option} or later",
-                    hint="Name an earlier time, or set startingOffsetsByTimestampStrategy to latest.",
+                    f"{partition} has no record with the timestamp of {wanted.option} or later",
+                    hint="Use an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest.",
                 )
         return self._or_latest(found)
 
     def end(self, wanted: Wanted, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return where a batch ends. Where no record is of that time or later, all are before it."""
+        """Return the end offsets of a batch: the latest ones where no record has the timestamp or a later one."""
         return self._or_latest(self._resolved(wanted, partitions))
 
     def _resolved(self, wanted: Wanted, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -89,13 +89,13 @@ class Positions:
         return found | self.latest(missing) if missing else found
 
     def _at(self, wanted: Offsets) -> Offsets:
-        return self._link.run(_list(self._link.cluster, wanted, self._options.isolation))
+        return self._connection.run(_list(self._connection.cluster, wanted, self._options.isolation))
 
     def narrowed(self, start: Offsets, end: Offsets, bounds: Bounds) -> tuple[Offsets, Offsets]:
-        """Return the part between these offsets that is of interest.
+        """Return the part of these offset ranges that can match the filters.
 
-        Before the first record of a time all are older, so a lower bound on time is one on offsets. An upper one is
-        not: writers set the times, and a late record may be an old one.
+        All records before the first one with a timestamp are older, so a lower bound on time is one on offsets. An
+        upper bound is not: producers set the timestamps, and a later record may have an older one.
         """
         start, end = bounds.clip(start, end)
         if bounds.time_ms[0] > 0 and start:
@@ -107,21 +107,21 @@ class Positions:
     # --- waiting
 
     def wait_beyond(self, offsets: Offsets, wait_ms: int) -> None:
-        """Return when one of the partitions has a record at its offset, when the time is over, or a broker goes."""
-        self._link.run(_wait_beyond(self._link.cluster, offsets, wait_ms, self._options.isolation))
+        """Wait until a partition has a record at its offset, the timeout is reached, or a broker disconnects."""
+        self._connection.run(_wait_beyond(self._connection.cluster, offsets, wait_ms, self._options.isolation))
 
 
 async def _list(cluster: Cluster, wanted: Offsets, isolation: Isolation) -> Offsets:
     for topic in {name.topic for name in wanted}:
         known = await cluster.retry(lambda topic=topic: cluster.topic(topic))  # type: ignore[misc]
         if any(name.partition >= len(known.partitions) for name in wanted if name.topic == topic):
-            cluster.forget(topic)  # it has got more partitions
+            cluster.invalidate(topic)  # partitions were added
     found = await list_offsets(cluster, wanted, isolation)
     return {name: found[name].offset for name in wanted}
 
 
 async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolation: Isolation) -> None:
-    """Let the leaders answer when they have something: the first answer is enough."""
+    """Long-poll the leaders: the first response is enough."""
     by_leader: dict[int, list[FetchPartition]] = {}
     for (topic, partition), offset in offsets.items():
         leader = cluster.leader(topic, partition)
@@ -138,14 +138,14 @@ async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolati
     _, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
     for answer in waiting:
         answer.cancel()
-    # What went wrong, if anything, the next question will tell, and that one is repeated.
+    # Errors are ignored here: the next request reports them, and is retried.
     await asyncio.gather(*answers, return_exceptions=True)
 
 
 def _check_there(name: TopicPartition, counts: Mapping[str, int]) -> None:
     topic, partition = name
     if topic not in counts:
-        raise TopicNotFound(f"there is no topic {topic!r} to read")
+        raise TopicNotFound(f"the topic {topic!r} does not exist")
     if partition >= counts[topic]:
         raise PartitionNotFound(f"topic {topic!r} has the partitions 0 to {counts[topic] - 1}, not {partition}")
 
@@ -154,12 +154,12 @@ def _matching(pattern: str, topics: Iterable[str]) -> list[str]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise InvalidOption(f"subscribePattern is no regular expression: {error}") from None
+        raise InvalidOption(f"subscribePattern is not a valid regular expression: {error}") from None
     return [topic for topic in topics if expression.fullmatch(topic)]
 
 
 def wanted_start(options: ReadOptions, *, default: str) -> Wanted:
-    """Return where the options want a query to begin. A time for all goes before times, those before offsets."""
+    """Return the start position from the options. Precedence: one timestamp, timestamps per partition, offsets."""
     if options.starting_timestamp is not None:
         return Wanted(options.starting_timestamp, {}, is_time=True, option="startingTimestamp")
     if options.starting_offsets_by_timestamp is not None:
@@ -168,7 +168,7 @@ def wanted_start(options: ReadOptions, *, default: str) -> Wanted:
 
 
 def wanted_end(options: ReadOptions) -> Wanted:
-    """Return where the options want a batch to end."""
+    """Return the end position from the options."""
     if options.ending_timestamp is not None:
         return Wanted(options.ending_timestamp, {}, is_time=True, option="endingTimestamp")
     if options.ending_offsets_by_timestamp is not None:

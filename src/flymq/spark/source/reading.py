@@ -1,4 +1,4 @@
-"""What tasks of a batch and of a stream do alike: read a range of offsets into record batches."""
+"""Read an offset range in a task of a batch or a stream."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.columns import RangeColumns
 from flymq.spark.source.fetching import RangeFetch
 from flymq.spark.source.planning import OffsetRange
-from flymq.spark.wording import hints_in_errors
 
 
 def read_range(options: ReadOptions, schema: StructType, range_: OffsetRange | None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range; nothing for the one empty task that Spark makes when there is no range at all."""
+    """Yield the records of a range; nothing for the empty task that Spark creates when there are no ranges."""
     if range_ is None:
         return
     with hints_in_errors():
         fetch = RangeFetch(
-            link_to(options.connection(), expects_broker=True),
+            connect(options.connection(), expects_broker=True),
             isolation=options.isolation,
             fetch_bytes=options.fetch_bytes,
             fail_on_data_loss=options.fail_on_data_loss,

@@ -1,8 +1,8 @@
-"""`spark.readStream.format("flymq")`: micro-batches of what has come since the last one.
+"""`spark.readStream.format("flymq")`: micro-batches of new records.
 
     initialOffset ──▶ latestOffset(start, limit) ──▶ partitions(start, end) ──▶ read in tasks ──▶ latestOffset(end, …)
 
-Spark keeps the offsets in the checkpoint and calls these methods one after another in one process.
+Spark stores the offsets in the checkpoint and calls these methods sequentially in one process.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pyspark.sql.types import StructType
 from flymq.host.clock import SystemClock
 from flymq.model.errors import InvalidOption
 from flymq.model.names import TopicPartition
-from flymq.spark.link import link_to
+from flymq.spark.broker_connection import connect
+from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.groups import group_of, publish
 from flymq.spark.source.offsets import Offsets, from_spark, lost, to_spark
 from flymq.spark.source.planning import count_between, cut, limited, ranges_between
 from flymq.spark.source.positions import LATEST, Positions, wanted_end, wanted_start
 from flymq.spark.source.reading import read_range
-from flymq.spark.wording import hints_in_errors
 
 IDLE_WAIT_MS = 500
-"""How long a broker may keep an idle query waiting: Spark would otherwise ask 70 times a second."""
+"""Long-poll timeout of an idle query: Spark would otherwise poll 70 times a second."""
 
 SparkOffset = Mapping[str, Mapping[str, int]]
 
@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if wanted_end(options) != LATEST:
-            raise InvalidOption("a stream has no end, so ending offsets and times are for batches")
+            raise InvalidOption("ending offsets and timestamps are only for batch queries")
         self._options = options
         self._schema = schema
         self._start = wanted_start(options, default="latest")
@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets = {}
         self._last_trigger_s: float | None = None
 
-    # --- where
+    # --- offsets
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         with hints_in_errors():
@@ -80,14 +80,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the query's progress; it tells what was seen last, since a report must neither fail nor take time."""
+        """For the query's progress report: the last known offsets, since a report must neither fail nor block."""
         return to_spark(self._latest) if self._latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with hints_in_errors():
             self._target = self._positions().latest(self._there())
 
-    # --- what
+    # --- reading
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
         with hints_in_errors():
@@ -102,24 +102,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: SparkOffset) -> None:
         self._publish(from_spark(end))
 
-    # --- within
+    # --- internals
 
     def _positions(self) -> Positions:
-        return Positions(link_to(self._options.connection()), self._options)
+        return Positions(connect(self._options.connection()), self._options)
 
     def _there(self) -> list[TopicPartition]:
-        """Return the partitions that are there; a topic that is gone is lost data, to be passed over or to fail."""
+        """Return the existing partitions; a deleted topic is data loss, which is skipped or fails the query."""
         return self._positions().partitions(may_miss=not self._options.fail_on_data_loss)
 
     def _seen(self, start: Offsets) -> tuple[Offsets, Offsets]:
-        """Return where the next micro-batch begins and how far it could go, in every partition there is.
+        """Return the start and the maximum end of the next micro-batch, for every partition.
 
-        A partition that is new begins with its first record. One that is gone stays where it was: no data, or failure.
+        A new partition starts at its first record. A deleted one stays at its last offset: no data, or a failure.
         """
         positions = self._positions()
         partitions = self._there()
         if gone := sorted(start.keys() - set(partitions)):
-            self._lose(f"{', '.join(map(str, gone))} of this query are gone")
+            self._lose(f"{', '.join(map(str, gone))} of this query no longer exist")
         if self._target is not None:
             partitions = [name for name in partitions if name in self._target]
         latest = positions.latest(partitions)
@@ -131,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start | positions.earliest(new), latest | stays
 
     def _admitted(self, start: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
-        """Return how far the next micro-batch goes: not at all while too little waits, and not beyond the limit."""
+        """Return the end of the next micro-batch: the start while there are too few offsets, and within the limit."""
         minimum = self._options.min_offsets_per_trigger
         is_limited = self._target is None and not isinstance(limit, ReadAllAvailable)
         if is_limited and minimum is not None and not self._is_due(count_between(start, latest), minimum):
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limited(start, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
 
     def _is_due(self, waiting: int, minimum: int) -> bool:
-        """Whether enough waits, or has waited for long enough. The first micro-batch waits for nothing."""
+        """Whether there are enough offsets, or the maximum delay has passed. The first micro-batch does not wait."""
         now_s = SystemClock().monotonic_s()
         last_s = self._last_trigger_s
         is_late = last_s is None or now_s - last_s >= self._options.max_trigger_delay / 1000
@@ -149,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def _readable(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
-        """Return from where to where each partition can be read, after saying what can not be."""
+        """Return the readable range of each partition, after reporting lost data."""
         there = [name for name in self._there() if name in end]
         earliest = self._positions().earliest(there)
         begin = {name: self._begin_of(name, start, end, earliest[name]) for name in there}
@@ -158,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin_of(self, name: TopicPartition, start: Offsets, end: Offsets, earliest: int) -> int:
         wanted = start.get(name, 0)
         if wanted > end[name]:
-            self._lose(f"{name} was read up to {wanted} and now ends at {end[name]}")
+            self._lose(f"{name} was read up to {wanted}, but now ends at {end[name]}")
             return earliest
         if wanted < earliest and wanted < end[name]:
             self._lose(f"{name} no longer has the offsets {wanted} to {earliest - 1}")
@@ -172,4 +172,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = group_of(self._options)
         if group is not None and offsets != self._published:
             self._published = offsets
-            publish(link_to(self._options.connection()), group, offsets)
+            publish(connect(self._options.connection()), group, offsets)

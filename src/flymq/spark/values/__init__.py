@@ -1,4 +1,4 @@
-"""Values as columns: JSON, MessagePack or Avro, with a record that cannot be decoded as a row that says why."""
+"""Decode values to columns: JSON, MessagePack or Avro. A record that cannot be decoded gets an error column."""
 
 from flymq.spark.values.decoding import (
     DATA,

@@ -1,4 +1,4 @@
-"""Avro schemas as Spark types, and a decoder of values written with one."""
+"""Avro schemas as Spark types, and an Avro decoder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 from flymq.model.errors import InvalidOption
 
 AvroSchema: TypeAlias = str | dict[str, Any] | list[Any]
-"""A schema as JSON text, or as what such text says."""
+"""A schema as JSON text, or parsed."""
 
 _PRIMITIVES: dict[str, DataType] = {
     "null": NullType(),
@@ -52,7 +52,7 @@ _LOGICAL: dict[str, DataType] = {
 
 
 def avro_decoder(schema: AvroSchema, *, prefix_bytes: int = 0) -> Callable[[bytes], Any]:
-    """Return what decodes one value."""
+    """Return a decoder for one value."""
     try:
         from fastavro import parse_schema, schemaless_reader
     except ImportError:
@@ -73,7 +73,7 @@ def avro_decoder(schema: AvroSchema, *, prefix_bytes: int = 0) -> Callable[[byte
 
 
 def spark_type(schema: AvroSchema) -> DataType:
-    """Return the Spark type of what a schema describes; all of it may be null. A union is a type and null."""
+    """Return the Spark type of a schema; everything is nullable. A union must be a type and null."""
     return _type(_loaded(schema))
 
 
@@ -83,14 +83,14 @@ def _loaded(schema: AvroSchema) -> Any:
     try:
         return json.loads(schema)
     except ValueError as error:
-        raise InvalidOption(f"the Avro schema is no JSON: {error}") from None
+        raise InvalidOption(f"the Avro schema is not valid JSON: {error}") from None
 
 
 def _type(schema: Any) -> DataType:
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
         if len(others) != 1:
-            raise InvalidOption(f"a column has one type, not the Avro union {schema}")
+            raise InvalidOption(f"the Avro union {schema} is not supported: a column has one type")
         return _type(others[0])
     if isinstance(schema, str):
         schema = {"type": schema}
@@ -108,5 +108,5 @@ def _type(schema: Any) -> DataType:
     if schema.get("logicalType") in _LOGICAL:
         return _LOGICAL[schema["logicalType"]]
     if kind not in _PRIMITIVES:
-        raise InvalidOption(f"the Avro type {kind!r} has no counterpart in Spark")
+        raise InvalidOption(f"the Avro type {kind!r} is not supported in Spark")
     return _PRIMITIVES[kind]

@@ -1,12 +1,12 @@
-"""Values as columns: JSON, MessagePack or Avro, with a record that cannot be decoded as a row that says why.
+"""Decode values to columns: JSON, MessagePack or Avro. A record that cannot be decoded gets an error column.
 
-Each function adds two columns to a data frame that has the column `value`:
+Each function adds two columns to a DataFrame with the column `value`:
 
-    data    a struct of the fields of the schema; null where the value is null or cannot be decoded
-    error   why it cannot be decoded; null where it can
+    data    a struct with the fields of the schema; null if the value is null or cannot be decoded
+    error   why it cannot be decoded; null if it can
 
-So no record fails a query. `dead_letters` turns the bad rows into records of another topic, with the reason in a
-header; written with the good ones by one query, they are committed together.
+So no record fails a query. `dead_letters` turns the bad rows into records for another topic, with the reason in a
+header; if one query writes both good and bad rows, they are committed together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flymq.spark.values.avro import AvroSchema, avro_decoder, spark_type
 DATA, ERROR = "data", "error"
 
 ERROR_HEADER = "flymq-error"
-"""The header of a dead letter that says what was wrong with it; where it came from is in the other three."""
+"""The header of a dead letter with the error; the other three have its origin."""
 
 Decode = Callable[[bytes], Any]
 
@@ -36,7 +36,7 @@ _BAD_JSON = "_bad_json"
 
 
 def decode_json(frame: DataFrame, schema: StructType | str) -> DataFrame:
-    """Add what JSON values hold of these fields, decoded by Spark itself. Fields that are missing are null."""
+    """Decode JSON values with this schema, with Spark's own decoder. Missing fields are null."""
     fields = _struct(schema)
     _check(frame)
     wanted = StructType([*fields.fields, StructField(_BAD_JSON, StringType())])
@@ -51,23 +51,23 @@ def decode_json(frame: DataFrame, schema: StructType | str) -> DataFrame:
 
 
 def decode_messagepack(frame: DataFrame, schema: StructType | str) -> DataFrame:
-    """Add what MessagePack values, which are maps, hold of these fields. Fields that are missing are null."""
+    """Decode MessagePack values, which must be maps, with this schema. Missing fields are null."""
     return _decoded(frame, _struct(schema), _parse_map)
 
 
 def decode_avro(frame: DataFrame, schema: AvroSchema, *, prefix_bytes: int = 0) -> DataFrame:
-    """Add what Avro values, written with this schema of a record, hold. Needs the package fastavro.
+    """Decode Avro values that were written with this record schema. Requires the package fastavro.
 
-    `prefix_bytes` are skipped: 5 where a schema registry's clients have written its number before each value.
+    `prefix_bytes` are skipped: 5 for values of schema registry clients, which start with the schema id.
     """
     fields = spark_type(schema)
     if not isinstance(fields, StructType):
-        raise InvalidOption("values are decoded by the Avro schema of a record", hint='Give a schema of type "record".')
+        raise InvalidOption("the Avro schema must be a record", hint='Use a schema of type "record".')
     return _decoded(frame, fields, avro_decoder(schema, prefix_bytes=prefix_bytes))
 
 
 def dead_letters(frame: DataFrame, topic: str) -> DataFrame:
-    """Return the rows that could not be decoded as records for another topic: as they were, with the reason."""
+    """Return the rows that could not be decoded as records for another topic, with the reason in a header."""
     origin = {"topic": F.col("topic"), "partition": F.col("partition"), "offset": F.col("offset")}
     known = {name: column for name, column in origin.items() if name in frame.columns}
     added = [_header(f"flymq-{name}", column) for name, column in known.items()]
@@ -121,7 +121,7 @@ def decode_batch(batch: pa.RecordBatch, type_: pa.DataType, decode: Decode) -> p
         row, error = None, None
         try:
             row = None if value is None else decode(value)
-        except Exception as fault:  # whatever a decoder makes of bytes that are not its own
+        except Exception as fault:  # a decoder can raise anything for bytes of another format
             error = f"{type(fault).__name__}: {fault}"
         rows.append(row)
         errors.append(error)
@@ -131,11 +131,11 @@ def decode_batch(batch: pa.RecordBatch, type_: pa.DataType, decode: Decode) -> p
 
 
 def _array(rows: list[Any], errors: list[str | None], type_: pa.DataType) -> pa.Array:
-    """Return the rows as a column; those that are not of its type become null, and say so in `errors`."""
+    """Return the rows as a column; those of another type become null, with a message in `errors`."""
     try:
         return pa.array(rows, type_)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # some row is of another type: find out which
+        pass  # some row has another type: find out which
     for index, row in enumerate(rows):
         try:
             pa.array([row], type_)

@@ -1,1 +1,1 @@
-"""The Kafka protocol without I/O: requests out of bytes, responses into them."""
+"""The Kafka protocol without I/O: decode requests, encode responses."""

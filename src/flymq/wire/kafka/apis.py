@@ -1,8 +1,8 @@
-"""Which requests there are, and which versions of each are served: what ApiVersions tells, no more and no less.
+"""The supported requests and their versions: exactly what ApiVersions returns.
 
-The versions are those of one Kafka release line (4.0) as far as FlyMQ means the same by them. Left out on purpose: what
-brokers say to each other, and versions whose meaning FlyMQ does not have, such as transactions that begin by themselves
-(Produce 12, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5).
+The versions are those of one Kafka release line (4.0) as far as FlyMQ has the same semantics. Left out on purpose:
+requests between brokers, and versions with semantics that FlyMQ does not have, such as implicit transactions (KIP-890:
+Produce 12, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Api(IntEnum):
-    """The number in front of each request."""
+    """The API key of each request."""
 
     PRODUCE = 0
     FETCH = 1
@@ -57,7 +57,7 @@ class Api(IntEnum):
 
 
 class Versions(NamedTuple):
-    """From the first to the last one served, both included."""
+    """The first and the last supported version, inclusive."""
 
     first: int
     last: int
@@ -108,4 +108,4 @@ CODECS: dict[Api, Versions] = {
     Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
-"""The versions the codecs know. A gateway may serve fewer requests, never other versions."""
+"""The versions of the codecs. A gateway may support fewer requests, never other versions."""

@@ -1,6 +1,6 @@
-"""Messages to bytes and back, by the generated modules, each loaded when its request comes for the first time.
+"""Encode and decode messages with the generated modules, each of which is imported on first use.
 
-The other end's mistakes become named errors, never anything else.
+Invalid input always raises a FlyMQError, never anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flymq.wire.kafka.values import Body, Buffer, CompactReader, CompactWriter, 
 
 
 class Messages(Protocol):
-    """What every module of `messages` has."""
+    """The interface of the modules in `messages`."""
 
     COMPACT_FROM: int
     RESPONSE: type[Any]
@@ -35,7 +35,7 @@ def messages_of(api: int) -> Messages:
 
 
 def parse_request(api: int, version: int, request: memoryview, head_size: int) -> Any:
-    """Return the request whose body begins after `head_size` bytes. Record batches in it are views of `request`."""
+    """Return the request whose body starts after `head_size` bytes. Its record batches are views of `request`."""
     messages = messages_of(api)
     try:
         if version < messages.COMPACT_FROM:
@@ -50,7 +50,7 @@ def parse_request(api: int, version: int, request: memoryview, head_size: int) -
 
 
 def begin_response(api: int, version: int) -> Writer:
-    """Return a response with room for its head, which `seal_response` writes at the end."""
+    """Return a response with space for its header, which `seal_response` writes at the end."""
     if version < messages_of(api).COMPACT_FROM:
         return Writer(RESPONSE_HEAD_SIZE)
     writer = CompactWriter(RESPONSE_HEAD_SIZE)
@@ -60,7 +60,7 @@ def begin_response(api: int, version: int) -> Writer:
 
 
 def encode_response(api: int, version: int, correlation_id: int, response: Any) -> list[Buffer | Body]:
-    """Return a response, its length in front, in the pieces it is to be sent in."""
+    """Return a response, length-prefixed, in the pieces in which it is sent."""
     writer = begin_response(api, version)
     messages_of(api).encode_response(writer, response, version)
     bodies = writer.bodies

@@ -1,4 +1,4 @@
-"""Requests and responses on the stream, and the few bytes in front of each.
+"""Requests and responses on the stream, and their headers.
 
     +----------------+--------------+--------------+----------------+------------------------+------+
     | length: i32 BE | api key: i16 | version: i16 | correlation id | client id: i16, UTF-8  | body |   request
@@ -6,8 +6,8 @@
     | length: i32 BE | correlation id: i32 | body |                                                   response
     +----------------+---------------------+------+
 
-Requests and responses in the compact form have tagged fields behind the client id and the correlation id; only the
-response to ApiVersions never has, since its reader cannot know yet.
+Requests and responses in flexible versions have tagged fields after the client id and the correlation id; only the
+response to ApiVersions never has, since the client does not know the version yet.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ RESPONSE_HEAD_SIZE = _LENGTH_AND_ID.size
 
 
 class RequestHead(NamedTuple):
-    """What a request is, before its body is looked at."""
+    """The header of a request."""
 
     api: int
     version: int
     correlation_id: int
     size: int
-    """Bytes up to the body, or up to the tagged fields in front of it."""
+    """Size up to the body, or up to the tagged fields before it."""
 
 
 class RequestCutter(StreamCutter[memoryview]):
-    """Cuts what one connection receives into requests, without their lengths."""
+    """Splits the received bytes of one connection into requests, without their lengths."""
 
     __slots__ = ("request_bytes_max",)
 
@@ -52,7 +52,7 @@ class RequestCutter(StreamCutter[memoryview]):
         if length < 8:
             raise BrokenFrame(f"a request of {length} bytes cannot hold its own header")
         if length > self.request_bytes_max:
-            raise RequestTooLarge(f"a request of {length} bytes; at most {self.request_bytes_max} are accepted")
+            raise RequestTooLarge(f"the request has {length} bytes, the limit is {self.request_bytes_max}")
         return int(length)
 
     def frame(self, buffer: memoryview, start: int, end: int) -> memoryview:
@@ -60,7 +60,7 @@ class RequestCutter(StreamCutter[memoryview]):
 
 
 def parse_head(request: memoryview) -> RequestHead:
-    """Return the head of a request. The client id in it is nearly always the same: `parse_client_id` reads it."""
+    """Return the header of a request. The client id is nearly always the same: `parse_client_id` reads it."""
     if len(request) < _HEAD.size:
         raise BrokenFrame(f"a request of {len(request)} bytes cannot hold its own header")
     api, version, correlation_id, length = _HEAD.unpack_from(request)
@@ -71,12 +71,12 @@ def parse_head(request: memoryview) -> RequestHead:
 
 
 def parse_client_id(request: memoryview, head: RequestHead) -> str:
-    """Return how the client calls itself; nothing if it does not."""
+    """Return the client id; empty if it is not set."""
     return str(request[_HEAD.size : head.size], "utf-8", "replace")
 
 
 def speaks_kafka(first: bytes) -> Speaks:
-    """Whether a stream may begin with these bytes: a length that can be one, and a known api key."""
+    """Whether these can be the first bytes of a Kafka request: a plausible length and a known API key."""
     if first[0] > REQUEST_BYTES_MAX >> 24:
         return Speaks.NO
     if len(first) < _LENGTH_AND_KEY.size:
@@ -90,8 +90,8 @@ _KEYS = frozenset(Api)
 
 
 def seal_response(response: bytearray, correlation_id: int, further_bytes: int = 0) -> None:
-    """Write the head of a response for which `RESPONSE_HEAD_SIZE` bytes were left free.
+    """Write the header of a response for which `RESPONSE_HEAD_SIZE` bytes were reserved.
 
-    `further_bytes` follow it from somewhere else.
+    `further_bytes` are sent after it from elsewhere.
     """
     _LENGTH_AND_ID.pack_into(response, 0, len(response) - 4 + further_bytes, correlation_id)

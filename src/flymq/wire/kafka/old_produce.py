@@ -1,7 +1,7 @@
-"""Produce of versions 0 to 2, which carries messages of a format that is no longer written. It is only refused.
+"""Produce versions 0 to 2, with the old message formats 0 and 1. They are always rejected.
 
-Older librdkafka compresses nothing unless a broker offers Produce from version 0 on. So it is offered, and whoever
-really uses it gets an error instead of a closed connection.
+Old versions of librdkafka compress nothing unless the broker supports Produce from version 0 on. So these versions are
+advertised, and a client that really uses them gets an error instead of a closed connection.
 
     request    acks i16 | timeout i32 | [topic string, [partition i32, messages: bytes]]
     response   [topic string, [partition i32, error i16, offset i64, from 2: append time i64]] | from 1: throttle ms i32
@@ -25,7 +25,7 @@ _FAILED = (Struct(">ihq"), Struct(">ihq"), Struct(">ihqq"))
 
 
 def refuse_old_produce(request: memoryview, head: RequestHead, error_code: int) -> bytearray | None:
-    """Return the response that gives every partition this error; None where the client waits for none."""
+    """Return the response with this error for every partition; None if the client expects no response."""
     reader, writer = Reader(request, head.size), Writer(RESPONSE_HEAD_SIZE)
     form = _FAILED[head.version]
     nothing = (-1,) * (form.format.count("q"))

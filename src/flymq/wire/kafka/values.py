@@ -1,7 +1,7 @@
-"""Values inside Kafka's messages, read and written one after the other.
+"""Primitive values of Kafka's messages, read and written sequentially.
 
-Each version of a message is written in one of two ways, and the reader or writer chosen for it knows which. So the
-generated codecs say only what comes after what:
+Each version of a message uses one of two encodings, which the reader or writer implements. So the generated codecs only
+define the order of the fields:
 
                      classic                       compact ("flexible" versions)
     string, bytes    length i16 or i32, -1: null   length + 1 as unsigned varint, 0: null
@@ -23,7 +23,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Body(Protocol):
-    """Record batches that lie somewhere else, as in a file, and are sent from there."""
+    """Record batches that are stored elsewhere, as in a file, and are sent from there."""
 
     @property
     def length(self) -> int: ...
@@ -32,16 +32,16 @@ class Body(Protocol):
 Records = Buffer | Body
 
 NO_ID = bytes(16)
-"""Topic ids are their 16 bytes; this is none."""
+"""A topic id is its 16 bytes; this is the null id."""
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
 
 
 class Reader:
-    """Takes values from a message in the classic form. `records` are views of the message, all else is copied.
+    """Reads a message in the classic encoding. `records` are views of the message, everything else is copied.
 
-    Every request passes through here, so the sizes are read in place, without a call for each.
+    On the hot path of every request, so the sizes are read inline, without a call for each.
     """
 
     __slots__ = ("_at", "_buffer", "_end")
@@ -91,14 +91,14 @@ class Reader:
         return None if size < 0 else self.take(size)
 
     def count(self) -> int:
-        """Read how many elements follow. A wild number is refused before it is used: each takes a byte at least."""
+        """Read an array length. One that is too large is rejected before use: an element has at least one byte."""
         count = self._size()
         if not 0 <= count <= self._end - self._at:
             raise InvalidRequest(f"an array of {count} elements where {self._end - self._at} bytes are left")
         return count
 
     def nullable_count(self) -> int:
-        """Read how many elements follow; -1 for no array at all."""
+        """Read a nullable array length; -1 for null."""
         count = self._size()
         if count > self._end - self._at:
             raise InvalidRequest(f"an array of {count} elements where {self._end - self._at} bytes are left")
@@ -112,14 +112,14 @@ class Reader:
         return None if count < 0 else self._int32s(count)
 
     def is_present(self) -> bool:
-        """Read whether a struct that may be missing is there."""
+        """Read whether a nullable struct is present."""
         return self.take(1)[0] == 1
 
     def end(self) -> None:
-        """Read what ends a struct, and skip what a newer client may say there."""
+        """Read the end of a struct, skipping unknown tagged fields of newer clients."""
 
     def tags(self) -> Iterator[tuple[int, Reader]]:
-        """Read what ends a struct, for those who know some of the tags."""
+        """Read the end of a struct and return its tagged fields."""
         return iter(())
 
     def _int32s(self, count: int) -> list[int]:
@@ -133,7 +133,7 @@ class Reader:
 
 
 class CompactReader(Reader):
-    """Takes values from a message in the compact form."""
+    """Reads a message in the compact encoding."""
 
     __slots__ = ()
 
@@ -184,7 +184,7 @@ class CompactReader(Reader):
 
 
 class Writer(bytearray):
-    """A message that grows, in the classic form. Bodies are left out, and their places are kept: see `pieces`."""
+    """Writes a message in the classic encoding. Bodies are not copied, only their positions are kept: see `pieces`."""
 
     __slots__ = ("bodies",)
 
@@ -218,11 +218,11 @@ class Writer(bytearray):
             self.bodies.append((len(self), value))
 
     def size(self, size: int) -> None:
-        """Write how many bytes follow."""
+        """Write a length in bytes."""
         self += _I32.pack(size)
 
     def pieces(self) -> list[Buffer | Body]:
-        """Return the message as it is to be sent: what was written, with the bodies in their places."""
+        """Return the pieces to send: the written bytes with the bodies between them."""
         if not self.bodies:
             return [self]
         pieces: list[Buffer | Body] = []
@@ -234,11 +234,11 @@ class Writer(bytearray):
         return pieces
 
     def amount(self, values: Sized) -> None:
-        """Write how many elements or bytes follow."""
+        """Write a length or count."""
         self += _I32.pack(len(values))
 
     def nullable_amount(self, values: Sized | None) -> int:
-        """Write and return how many elements or bytes follow; no array at all counts as none."""
+        """Write and return the length of a nullable array; 0 for null."""
         count = -1 if values is None else len(values)
         self += _I32.pack(count)
         return max(0, count)
@@ -253,22 +253,22 @@ class Writer(bytearray):
             self += Struct(f">{len(values)}i").pack(*values)
 
     def presence(self, value: object) -> None:
-        """Write whether a struct that may be missing follows."""
+        """Write whether a nullable struct follows."""
         self += b"\xff" if value is None else b"\x01"
 
     def end(self) -> None:
-        """Write what ends a struct without tagged fields."""
+        """Write the end of a struct without tagged fields."""
 
     def tags(self, tagged: Mapping[int, Writer]) -> None:
-        """Write what ends a struct; only compact versions have tags."""
+        """Write the end of a struct; only flexible versions have tagged fields."""
 
     def inner(self) -> Writer:
-        """Return an empty writer of the same form, for what goes into a tag."""
+        """Return an empty writer with the same encoding, for a tagged field."""
         return type(self)()
 
 
 class CompactWriter(Writer):
-    """A message that grows, in the compact form."""
+    """Writes a message in the compact encoding."""
 
     __slots__ = ()
 

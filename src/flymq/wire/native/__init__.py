@@ -1,1 +1,1 @@
-"""FlyMQ's own protocol: frames, messages and the table of operations. Specified in docs/formats/native-protocol.md."""
+"""FlyMQ's native protocol: frames, messages and operations. Specified in docs/formats/native-protocol.md."""

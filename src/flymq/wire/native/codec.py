@@ -1,4 +1,4 @@
-"""Messages to frames and back. The other end's mistakes become named errors, never anything else."""
+"""Encode and decode messages. Invalid input always raises a FlyMQError, never anything else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ID = Decoder(_IdOnly)
 
 
 def encode_frame(opcode: int, message: Message) -> bytearray:
-    """Return the frame that carries `message`."""
+    """Return the frame of `message`."""
     frame = bytearray(HEADER_SIZE)
     _ENCODER.encode_into(message, frame, HEADER_SIZE)
     HEADER.pack_into(frame, 0, MAGIC, VERSION, opcode, len(frame) - HEADER_SIZE)
@@ -51,12 +51,12 @@ def encode_request(request: Message) -> bytearray:
 
 
 def encode_answer(opcode: int, answer: Message) -> bytearray:
-    """Return the frame that answers a request of this opcode."""
+    """Return the response frame for a request with this opcode."""
     return encode_frame(answer_to(opcode), answer)
 
 
 def encode_error(error: FlyMQError, request_id: int = 0) -> bytearray:
-    """Return the frame that says why a request failed, or why the connection ends."""
+    """Return the error frame of a failed request, or of a connection that is being closed."""
     answer = ErrorAnswer(
         id=request_id, code=error.code, message=error.message, hint=error.hint, retriable=error.retriable
     )
@@ -76,19 +76,19 @@ def decode_request(opcode: int, payload: bytes | bytearray | memoryview) -> Mess
 
 
 def decode_answer(opcode: int, payload: bytes | bytearray | memoryview) -> Message:
-    """Return what a broker sent: an answer, an `ErrorAnswer` or a delivery. Its `Bin` fields are views of `payload`."""
+    """Return a message of the broker: a response, an `ErrorAnswer` or a delivery. `Bin` fields are views."""
     decoder = _ANSWERS.get(opcode)
     if decoder is None:
-        raise BrokenFrame(f"a frame of the unknown opcode {opcode:#04x} from the broker")
+        raise BrokenFrame(f"the broker sent a frame with the unknown opcode {opcode:#04x}")
     try:
         answer: Message = decoder.decode(payload)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenFrame(f"an answer of opcode {opcode:#04x} that cannot be read: {_reason(error)}") from None
+        raise BrokenFrame(f"the response with opcode {opcode:#04x} cannot be decoded: {_reason(error)}") from None
     return answer
 
 
 def peek_id(payload: bytes | bytearray | memoryview) -> int:
-    """Return the id of a request that could not be decoded as a whole, or 0: the error should find its request."""
+    """Return the id of a request that could not be decoded, or 0, so that the error can be matched to its request."""
     try:
         return _ID.decode(payload).id
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,7 +96,7 @@ def peek_id(payload: bytes | bytearray | memoryview) -> int:
 
 
 def error_of(failure: Failure | ErrorAnswer) -> FlyMQError:
-    """Return the error the other end reported. A newer broker may know codes this end does not."""
+    """Return the error of an error frame. A newer broker may send codes that are unknown here."""
     known = _ERRORS.get(failure.code)
     if known is not None:
         return known(failure.message, hint=failure.hint)
@@ -109,4 +109,4 @@ def _reason(error: Exception) -> str:
         return str(error).replace("`", "")
     if isinstance(error, RecursionError):
         return "values are nested too deeply"
-    return f"broken MessagePack: {error}"
+    return f"invalid MessagePack: {error}"

@@ -1,12 +1,12 @@
-"""Frames whose batches are sent from somewhere else, without passing through the encoder.
+"""Frames whose batches are sent from elsewhere, without passing through the encoder.
 
-A fetch answer is small fields around large binary values that lie in the page cache. `encode_around` writes everything
-but those values, in pieces; the sender puts each body behind its piece with `sendmsg` or `sendfile`:
+A fetch response is small fields around large binary values in the page cache. `encode_around` encodes everything but
+those values, in pieces; the sender sends each body after its piece with `sendmsg` or `sendfile`:
 
     piece 0 | body 0 | piece 1 | body 1 | …
 
-It relies on `partitions` being the last field of its message and `batches` the last one of each partition. Readers need
-not care: a map's order means nothing to them.
+It relies on `partitions` being the last field of its message and `batches` the last one of each partition. Readers do
+not: the order of a map has no meaning.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def encode_around(message: FetchAnswer | Deliver, lengths: Sequence[int]) -> lis
 
 
 def _encode_up_to_body(partition: FetchedPartition, length: int) -> bytes:
-    body: Any = Raw(_BIN32.pack(0xC6, length))  # written as it is: the head of a binary value that is yet to come
+    body: Any = Raw(_BIN32.pack(0xC6, length))  # raw bytes: the header of a binary value whose content follows
     partition.batches = body
     return _ENCODER.encode(partition)
 

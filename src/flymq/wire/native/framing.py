@@ -1,4 +1,4 @@
-"""The frames of FlyMQ's own protocol on the stream.
+"""The frames of the native protocol.
 
 +------------+---------------+------------+-----------------+-----------------------+
 | magic 0xFB | version 0x01  | opcode: u8 | length: u32 BE  | payload: MessagePack  |
@@ -31,7 +31,7 @@ class Frame(NamedTuple):
 
 
 class FrameCutter(StreamCutter[Frame]):
-    """Cuts what one connection receives into frames."""
+    """Splits the received bytes of one connection into frames."""
 
     __slots__ = ("payload_bytes_max",)
 
@@ -44,7 +44,7 @@ class FrameCutter(StreamCutter[Frame]):
         if magic != MAGIC or version != VERSION:
             raise _not_a_frame(magic, version)
         if length > self.payload_bytes_max:
-            raise RequestTooLarge(f"a frame of {length} bytes; at most {self.payload_bytes_max} are accepted")
+            raise RequestTooLarge(f"the frame has {length} bytes, the limit is {self.payload_bytes_max}")
         return int(length)
 
     def frame(self, buffer: memoryview, start: int, end: int) -> Frame:
@@ -62,5 +62,5 @@ def frame_header(opcode: int, length: int) -> bytes:
 
 def _not_a_frame(magic: int, version: int) -> BrokenFrame | UnsupportedVersion:
     if magic != MAGIC:
-        return BrokenFrame(f"a frame starts with {MAGIC:#04x}, this one with {magic:#04x}")
-    return UnsupportedVersion(f"version {version} of the protocol; this end speaks version {VERSION}")
+        return BrokenFrame(f"a frame starts with {MAGIC:#04x}, not {magic:#04x}")
+    return UnsupportedVersion(f"protocol version {version} is not supported; the supported version is {VERSION}")

@@ -1,7 +1,7 @@
-"""What a frame is about: one byte.
+"""The opcodes of frames: one byte.
 
-Requests are below 0x80; the answer to a request carries its opcode with the highest bit set. From 0xF0 on are frames
-that answer no request: pushed deliveries and errors. Requests 0x70 to 0x7F are never given out, so the two cannot
+Requests are below 0x80; a response has the opcode of its request with the highest bit set. From 0xF0 on are frames
+without a request: deliveries and errors. Requests 0x70 to 0x7F are never assigned, so the two cannot
 collide.
 """
 
@@ -60,5 +60,5 @@ class Opcode(IntEnum):
 
 
 def answer_to(opcode: int) -> int:
-    """Return the opcode of the answer to a request."""
+    """Return the opcode of the response to a request."""
     return opcode | ANSWER_BIT

@@ -1,4 +1,4 @@
-"""The table of operations: opcode, request, answer. Gateway and client both read it; adding one is one line."""
+"""The table of operations: opcode, request, response. Gateway and client both use it; adding one is one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flymq.wire.native.opcodes import Opcode
 
 
 class Operation(NamedTuple):
-    """What is asked and what is answered; `answer` is None where nothing is."""
+    """A request and its response; `answer` is None if there is no response."""
 
     request: type[Message]
     answer: type[Message] | None
@@ -58,6 +58,6 @@ UNASKED: dict[Opcode, type[Message]] = {
     Opcode.DELIVER: push.Deliver,
     Opcode.ERROR: session.ErrorAnswer,
 }
-"""Frames the broker sends that are not the answer of one operation."""
+"""Frames of the broker that are not the response to a request."""
 
 OPCODE_OF: dict[type[Message], Opcode] = {operation.request: opcode for opcode, operation in OPERATIONS.items()}

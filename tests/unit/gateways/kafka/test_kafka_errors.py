@@ -15,6 +15,7 @@ def test_an_error_without_a_number_of_its_own_has_that_of_its_closest_parent() -
     assert code_of(errors.CorruptBatch()) is ErrorCode.CORRUPT_MESSAGE
     assert code_of(errors.EmptyBatch()) is ErrorCode.INVALID_RECORD
     assert code_of(errors.DiskFull()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(errors.TopicIsInternal()) is ErrorCode.INVALID_TOPIC
     assert code_of(errors.InternalError()) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert code_of(None) is ErrorCode.NONE
 

@@ -1,9 +1,9 @@
 """A fetch session remembers what is read and what was told, and is fair."""
 
-from flymq.broker.partition import PartitionRead
+from flymq.broker.replicas.partition import PartitionRead
 from flymq.gateways.kafka.fetch_session import FetchSession, flatten, next_session
 from flymq.model.names import TopicPartition
-from flymq.storage.memory import MemorySlice
+from flymq.storage.memory_log import MemorySlice
 from flymq.wire.kafka.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 

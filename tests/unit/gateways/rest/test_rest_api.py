@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flymq.broker.quota import ClientQuota
+from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.rest.api import OPERATIONS, api_document
@@ -22,21 +22,20 @@ from flymq.gateways.rest.reference import main
 from flymq.gateways.rest.shapes import Page
 from flymq.host.clock import ManualClock
 from flymq.host.disk import SystemDisk
-from flymq.model.errors import FlyMQError, all_errors
+from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors
 from flymq.model.histogram import Histogram
-from flymq.server.health import Phase
-from flymq.server.observation import Observation
+from flymq.server.monitoring.health import Phase
+from flymq.server.monitoring.monitor import Monitor
 from flymq.wire.first_bytes import Speaks
 
 
 @pytest.fixture
 def starting(tmp_path: Path) -> httpx.AsyncClient:
     """A client of a broker that still reads its disk."""
-    shared = SharedByConnections(
-        ManualClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), ConnectionLimits()
-    )
-    observation = Observation(7, shared, Histogram(), SystemDisk(), tmp_path)
-    rest = Rest(RestSettings(), shared, observation, Login(b"secret"), OPERATIONS)
+    clock = ManualClock()
+    shared = SharedByConnections(clock, BufferBudget(1 << 20), ConnectionLimits(), Requests())
+    observation = Monitor(7, shared, Histogram(), SystemDisk(), tmp_path)
+    rest = Rest(RestSettings(), shared, observation, Login(b"secret", clock), OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
 
@@ -68,6 +67,8 @@ def test_an_error_that_is_not_in_the_table_has_the_status_of_its_kind() -> None:
         """Not known to the table."""
 
     assert status_of(NewError) == 404
+    assert status_of(TopicIsInternal) == 403
+    assert status_of(NotCoordinator) == status_of(CoordinatorLoading) == 503
     assert status_of(FlyMQError) == 500
 
 

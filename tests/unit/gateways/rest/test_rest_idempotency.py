@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from flymq.gateways.rest.idempotency import KEPT_S, KEYS_MAX, Answers, Repeatable
 from flymq.model.errors import IdempotencyKeyReused, TopicNotFound
-from flymq.storage.producers import DERIVED_ID_FIRST
+from flymq.storage.producers.producer_state import DERIVED_ID_FIRST
 
 SCOPE = ("alice", "orders", "key-1")
 

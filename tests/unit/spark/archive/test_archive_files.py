@@ -94,7 +94,7 @@ def test_a_file_that_was_cut_short_is_named_with_what_to_do(tmp_path: Path) -> N
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ArchiveDamaged) as caught:
         list(read_piece(tmp_path, piece))
-    assert f"{path} was cut short" in caught.value.message
+    assert f"{path} was truncated" in caught.value.message
     assert "copy of the archive" in caught.value.hint
 
 

@@ -47,7 +47,7 @@ def test_a_manifest_that_was_cut_short_is_named(archive: Archive, keep: int) -> 
 def test_a_manifest_that_was_altered_is_refused(archive: Archive) -> None:
     [manifest, _] = archive.manifests()
     text = encode_manifest(manifest).replace(b'"rows": 60', b'"rows": 61')
-    with pytest.raises(ArchiveDamaged, match="altered"):
+    with pytest.raises(ArchiveDamaged, match="modified"):
         parse_manifest(text, "x.json")
 
 
@@ -88,7 +88,7 @@ def test_a_range_that_is_missing_is_found(archive: Archive) -> None:
 
 def test_a_range_that_is_there_twice_is_found(archive: Archive) -> None:
     published(archive, 0, [written(archive.root, 90, 110, attempt="b")], query="another")
-    assert verify(archive).problems == ["orders-0: the offsets from 90 to before 100 are there twice"]
+    assert verify(archive).problems == ["orders-0: the offsets from 90 to before 100 are duplicated"]
 
 
 def test_a_flipped_bit_is_found_and_its_file_named(archive: Archive) -> None:
@@ -97,7 +97,7 @@ def test_a_flipped_bit_is_found_and_its_file_named(archive: Archive) -> None:
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     [problem] = verify(archive).problems
-    assert problem.startswith(f"{path} was altered")
+    assert problem.startswith(f"{path} was modified")
 
 
 def test_a_file_that_is_missing_is_found(archive: Archive) -> None:
@@ -111,4 +111,4 @@ def test_a_file_with_offsets_beyond_its_range_is_found(archive: Archive) -> None
     piece = written(archive.root, 100, 120)
     published(archive, 2, [msgspec.structs.replace(piece, end_offset=110)])
     [problem] = verify(archive).problems
-    assert "holds offset 119, beyond its range" in problem
+    assert "contains offset 119, beyond its range" in problem

@@ -75,7 +75,7 @@ def test_groups_are_those_of_the_last_manifest_up_to_the_time(archive: Archive) 
 def test_a_topic_that_is_not_archived_is_refused_with_those_that_are(archive: Archive) -> None:
     with pytest.raises(NotInArchive) as caught:
         plan_restore(archive, ["orderz"])
-    assert caught.value.hint == "It holds orders."
+    assert caught.value.hint == "It contains orders."
 
 
 def test_only_one_topic_can_be_renamed(archive: Archive) -> None:
@@ -88,6 +88,6 @@ def test_only_one_topic_can_be_renamed(archive: Archive) -> None:
 def test_a_plan_names_a_file_that_was_cut_short_unless_it_is_not_wanted(archive: Archive) -> None:
     path = archive.root / archive.manifests()[1].pieces[0].file
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ArchiveDamaged, match="was cut short"):
+    with pytest.raises(ArchiveDamaged, match="was truncated"):
         plan_restore(archive)
     assert plan_restore(archive, selection=Selection(until_ms=60)).rows == 60

@@ -1,4 +1,4 @@
-"""What the messages are made of: the common base and the kinds of values."""
+"""The base classes of messages and the types of their fields."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Part(Struct, omit_defaults=True):
 
 
 class Message(Struct, kw_only=True, omit_defaults=True):
-    """A whole payload. The answer carries the `id` of its request."""
+    """A whole payload. A response has the `id` of its request."""
 
     id: U32 = 0
 
 
 class Failure(Part):
-    """Why one part of a request failed while others may not have."""
+    """The error of one part of a request; other parts may have succeeded."""
 
     code: str
     message: str = ""

@@ -25,9 +25,9 @@ NO_GENERATION = -1
 
 
 class Subscribe(Message):
-    """Join a group. Waits until the group's members are known; then each of them asks for its share with SYNC.
+    """Join a group. Waits until all members have joined; then each of them requests its assignment with SYNC.
 
-    `assignors` are names in the order of preference; none means "range".
+    `assignors` are names in order of preference; none means "range".
     """
 
     group: str
@@ -42,7 +42,7 @@ class Subscribe(Message):
 
 
 class GroupMember(Part):
-    """What the member that assigns needs to know of each member."""
+    """What the group leader needs to know about each member."""
 
     member: str
     instance: str = ""
@@ -52,7 +52,7 @@ class GroupMember(Part):
 
 
 class SubscribeAnswer(Message):
-    """Membership in one generation. `members` is filled only for the one member that must assign by itself."""
+    """Membership in one generation. `members` is only set for the group leader, which computes the assignment."""
 
     member: str
     generation: I32
@@ -62,14 +62,14 @@ class SubscribeAnswer(Message):
 
 
 class MemberAssignment(Part):
-    """The share of one member."""
+    """The assignment of one member."""
 
     member: str
     partitions: list[TopicPartitions] = []
 
 
 class Sync(Message):
-    """Ask for this member's share; the member that assigns sends everybody's."""
+    """Request this member's assignment; the group leader sends those of all members."""
 
     group: str
     member: str
@@ -78,13 +78,13 @@ class Sync(Message):
 
 
 class SyncAnswer(Message):
-    """What this member reads."""
+    """The assignment of this member."""
 
     partitions: list[TopicPartitions] = []
 
 
 class Heartbeat(Message):
-    """This member lives. The error REBALANCE_IN_PROGRESS tells it to subscribe again."""
+    """Heartbeat of a member. On the error REBALANCE_IN_PROGRESS it must rejoin."""
 
     group: str
     member: str
@@ -92,14 +92,14 @@ class Heartbeat(Message):
 
 
 class Leave(Message):
-    """This member goes; the others share its partitions at once."""
+    """Leave the group; its partitions are reassigned at once."""
 
     group: str
     member: str
 
 
 class OffsetToCommit(Part):
-    """The next offset to read of one partition."""
+    """The next offset to read in one partition."""
 
     topic: str
     partition: PartitionIndex
@@ -109,7 +109,7 @@ class OffsetToCommit(Part):
 
 
 class Commit(Message):
-    """Save how far a group has read. Without a member: from outside, allowed while the group has no members."""
+    """Commit offsets. Without a member id: a simple commit, allowed while the group has no members."""
 
     group: str
     offsets: list[OffsetToCommit]
@@ -118,7 +118,7 @@ class Commit(Message):
 
 
 class OffsetCommitted(Part):
-    """What became of one offset."""
+    """The result of one offset."""
 
     topic: str
     partition: PartitionIndex
@@ -126,13 +126,13 @@ class OffsetCommitted(Part):
 
 
 class CommitAnswer(Message):
-    """One entry for each offset of the request, in its order."""
+    """One entry per offset of the request, in the same order."""
 
     partitions: list[OffsetCommitted]
 
 
 class FetchOffsets(Message):
-    """How far a group has read; null asks for all its partitions."""
+    """The committed offsets of a group; null requests all its partitions."""
 
     group: str
     partitions: list[PartitionRef] | None = None
@@ -140,7 +140,7 @@ class FetchOffsets(Message):
 
 
 class CommittedOffset(Part):
-    """The next offset to read; -1 when none was committed."""
+    """The committed offset; -1 if there is none."""
 
     topic: str
     partition: PartitionIndex
@@ -151,7 +151,7 @@ class CommittedOffset(Part):
 
 
 class FetchOffsetsAnswer(Message):
-    """One entry for each partition asked for."""
+    """One entry per requested partition."""
 
     partitions: list[CommittedOffset]
 
@@ -161,7 +161,7 @@ class ListGroups(Message):
 
 
 class GroupSummary(Part):
-    """One line of a list of groups."""
+    """One entry of a list of groups."""
 
     group: str
     state: str
@@ -170,19 +170,19 @@ class GroupSummary(Part):
 
 
 class ListGroupsAnswer(Message):
-    """Groups in the order of their names."""
+    """Groups, sorted by name."""
 
     groups: list[GroupSummary]
 
 
 class DescribeGroup(Message):
-    """Members, shares and lag of one group."""
+    """Members, assignments and lag of one group."""
 
     group: str
 
 
 class MemberDescription(Part):
-    """One member and its share."""
+    """One member and its assignment."""
 
     member: str
     instance: str = ""
@@ -192,7 +192,7 @@ class MemberDescription(Part):
 
 
 class GroupPosition(Part):
-    """How far a group is behind in one partition; lag -1 when nothing was committed."""
+    """The lag of a group in one partition; -1 if no offset was committed."""
 
     topic: str
     partition: PartitionIndex
@@ -205,7 +205,7 @@ class GroupPosition(Part):
 
 
 class DescribeGroupAnswer(Message):
-    """Members, shares and lag of one group."""
+    """Members, assignments and lag of one group."""
 
     group: str
     state: str
@@ -216,13 +216,13 @@ class DescribeGroupAnswer(Message):
 
 
 class DeleteGroup(Message):
-    """Forget a group without members and its offsets."""
+    """Delete a group without members and its committed offsets."""
 
     group: str
 
 
 class ResetOffsets(Message):
-    """Move a group without members: each partition to a position or time, or to `offset` where one is given."""
+    """Reset the offsets of a group without members: to a position or time, or to `offset` if it is set."""
 
     group: str
     partitions: list[OffsetQuery] = []
@@ -231,6 +231,6 @@ class ResetOffsets(Message):
 
 
 class ResetOffsetsAnswer(Message):
-    """Where the group stands now, or would stand."""
+    """The new offsets of the group, or what they would be."""
 
     partitions: list[CommittedOffset]

@@ -1,4 +1,4 @@
-"""Deliveries without asking, as far as the reader's credit goes."""
+"""Push delivery, with credit-based flow control."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flymq.wire.native.messages.records import FetchedPartition
 
 
 class PushPartition(Part):
-    """From where a partition is pushed."""
+    """The start offset of a pushed partition."""
 
     topic: str
     partition: PartitionIndex
@@ -16,7 +16,7 @@ class PushPartition(Part):
 
 
 class StartPush(Message):
-    """Push batches of these partitions as they come. The reader numbers its subscriptions."""
+    """Push batches of these partitions as they arrive. The reader chooses the subscription ids."""
 
     subscription: U32
     partitions: list[PushPartition]
@@ -26,20 +26,20 @@ class StartPush(Message):
 
 
 class Credit(Message):
-    """Allow so many bytes more. Has no answer."""
+    """Grant more credit, in bytes. Has no response."""
 
     subscription: U32
     credit_bytes: U32
 
 
 class StopPush(Message):
-    """No delivery of this subscription follows the answer."""
+    """End a subscription: no delivery follows the response."""
 
     subscription: U32
 
 
 class Deliver(Message, kw_only=True):
-    """Pushed batches. `id` is 0: nothing asked for it. A partition with an error is pushed no more.
+    """Pushed batches. `id` is 0, since there is no request. A partition with an error is no longer pushed.
 
     Keyword-only, so that the inherited `id` comes first and `partitions` stays last, as `fetch_frames` needs it.
     """

@@ -1,4 +1,4 @@
-"""Writing and reading records."""
+"""Producing and fetching records."""
 
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_MAX_TIMESTAMP = -3
 
 
 class Produce(Message):
-    """One record. The broker chooses the partition when none is given: by the key's hash, or in turn."""
+    """One record. If no partition is set, the broker chooses it: by the key's hash, or round-robin."""
 
     topic: str
     value: Bin | None = None
@@ -44,7 +44,7 @@ class Produce(Message):
 
 
 class ProduceAnswer(Message):
-    """Where the record is."""
+    """The position of the record."""
 
     topic: str
     partition: PartitionIndex
@@ -53,7 +53,7 @@ class ProduceAnswer(Message):
 
 
 class PartitionBatches(Part):
-    """Ready-made record batches for one partition."""
+    """Encoded record batches for one partition."""
 
     topic: str
     partition: PartitionIndex
@@ -70,7 +70,7 @@ class ProduceBatch(Message):
 
 
 class PartitionAppended(Part):
-    """What became of the batches of one partition."""
+    """The result of the batches of one partition."""
 
     topic: str
     partition: PartitionIndex
@@ -81,7 +81,7 @@ class PartitionAppended(Part):
 
 
 class ProduceBatchAnswer(Message):
-    """One entry for each partition of the request, in its order."""
+    """One entry per partition of the request, in the same order."""
 
     partitions: list[PartitionAppended]
 
@@ -108,7 +108,7 @@ class ConsumeAnswer(Message):
 
 
 class FetchPartition(Part):
-    """From where to read one partition, and how much at most."""
+    """The start offset and the maximum size for one partition."""
 
     topic: str
     partition: PartitionIndex
@@ -118,7 +118,7 @@ class FetchPartition(Part):
 
 
 class Fetch(Message):
-    """Batches of several partitions. Waits up to `max_wait_ms` until `min_bytes` are there."""
+    """Fetch batches of several partitions. Waits up to `max_wait_ms` until `min_bytes` are available."""
 
     partitions: list[FetchPartition]
     min_bytes: U32 = 1
@@ -128,7 +128,7 @@ class Fetch(Message):
 
 
 class FetchedPartition(Part):
-    """What was read of one partition.
+    """The batches of one partition.
 
     `batches` is the last field: its bytes can then be sent straight from the log, see `fetch_frames`.
     """
@@ -144,7 +144,7 @@ class FetchedPartition(Part):
 
 
 class FetchAnswer(Message, kw_only=True):
-    """The partitions that have something to tell, in the order of the request.
+    """The partitions with data or an error, in the order of the request.
 
     Keyword-only, so that the inherited `id` comes first and `partitions` stays last, as `fetch_frames` needs it.
     """
@@ -153,7 +153,7 @@ class FetchAnswer(Message, kw_only=True):
 
 
 class OffsetQuery(Part):
-    """Which offset of one partition is asked for: the first at or after a time, or one of AT_…"""
+    """The requested offset of one partition: the first at or after a timestamp, or one of AT_…"""
 
     topic: str
     partition: PartitionIndex
@@ -161,14 +161,14 @@ class OffsetQuery(Part):
 
 
 class ListOffsets(Message):
-    """Offsets by position or by time."""
+    """List offsets by position or by timestamp."""
 
     partitions: list[OffsetQuery]
     isolation: Isolation = Isolation.READ_COMMITTED
 
 
 class OffsetFound(Part):
-    """The offset asked for; -1 when no record is at or after the time."""
+    """The requested offset; -1 if no record is at or after the timestamp."""
 
     topic: str
     partition: PartitionIndex
@@ -179,13 +179,13 @@ class OffsetFound(Part):
 
 
 class ListOffsetsAnswer(Message):
-    """One entry for each partition of the request, in its order."""
+    """One entry per partition of the request, in the same order."""
 
     partitions: list[OffsetFound]
 
 
 class DeleteRecordsPartition(Part):
-    """Up to where records of one partition go; -1: all that are there."""
+    """The offset before which records of one partition are deleted; -1: all records."""
 
     topic: str
     partition: PartitionIndex
@@ -193,13 +193,13 @@ class DeleteRecordsPartition(Part):
 
 
 class DeleteRecords(Message):
-    """Remove the oldest records."""
+    """Delete the oldest records."""
 
     partitions: list[DeleteRecordsPartition]
 
 
 class RecordsDeleted(Part):
-    """Where the log of one partition starts now."""
+    """The new log start offset of one partition."""
 
     topic: str
     partition: PartitionIndex
@@ -208,6 +208,6 @@ class RecordsDeleted(Part):
 
 
 class DeleteRecordsAnswer(Message):
-    """One entry for each partition of the request, in its order."""
+    """One entry per partition of the request, in the same order."""
 
     partitions: list[RecordsDeleted]

@@ -1,4 +1,4 @@
-"""The connection itself: greeting, authentication, liveness, errors."""
+"""The connection itself: handshake, authentication, ping, errors."""
 
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
@@ -7,11 +7,11 @@ from flymq.wire.native.messages.fields import I32, U32, Message
 
 
 class Done(Message):
-    """The answer of an operation that has nothing to say but that it is done."""
+    """An empty response: the operation succeeded."""
 
 
 class ErrorAnswer(Message):
-    """A request failed as a whole. `id` is the request's, 0 when it could not be read."""
+    """A request failed as a whole. `id` is that of the request, 0 if it could not be read."""
 
     code: str
     message: str = ""
@@ -20,7 +20,7 @@ class ErrorAnswer(Message):
 
 
 class Hello(Message):
-    """Who speaks. Not required, and allowed before authentication."""
+    """Handshake of the client. Optional, and allowed before authentication."""
 
     client: str = ""
     version: str = ""
@@ -28,7 +28,7 @@ class Hello(Message):
 
 
 class HelloAnswer(Message):
-    """Who answers, and what can be asked. `authentication` names the mechanisms when one is required first."""
+    """The broker and its operations. `authentication` lists the mechanisms if authentication is required."""
 
     server: str
     version: str
@@ -40,7 +40,7 @@ class HelloAnswer(Message):
 
 
 class Authenticate(Message):
-    """Prove who speaks. PLAIN sends the password as it is: use TLS."""
+    """Authenticate. PLAIN sends the password unencrypted: use TLS."""
 
     mechanism: str = "PLAIN"
     username: str = ""
@@ -51,10 +51,10 @@ class Authenticate(Message):
 
 
 class AuthenticateAnswer(Message):
-    """As whom the connection acts from now on."""
+    """The user that the connection is authenticated as."""
 
     principal: str
 
 
 class Ping(Message):
-    """Is somebody there?"""
+    """Check that the broker is alive."""

@@ -1,4 +1,4 @@
-"""Topics and the brokers that hold them."""
+"""Topics and brokers."""
 
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
@@ -11,7 +11,7 @@ Settings = dict[str, str | int | None]
 
 
 class CreateTopic(Message):
-    """A new topic; 0 leaves a number to the broker's defaults."""
+    """Create a topic; 0 means the broker's default."""
 
     topic: str
     partitions: U32 = 0
@@ -21,7 +21,7 @@ class CreateTopic(Message):
 
 
 class CreateTopicAnswer(Message):
-    """What was made."""
+    """The created topic."""
 
     topic: str
     topic_id: Bin = EMPTY
@@ -30,19 +30,19 @@ class CreateTopicAnswer(Message):
 
 
 class DeleteTopic(Message):
-    """Remove a topic and its records."""
+    """Delete a topic and its records."""
 
     topic: str
 
 
 class ListTopics(Message):
-    """All topics; the broker's own only when asked for."""
+    """List the topics; internal ones only if requested."""
 
     internal: bool = False
 
 
 class TopicSummary(Part):
-    """One line of a list of topics."""
+    """One entry of a list of topics."""
 
     topic: str
     partitions: U32
@@ -51,19 +51,19 @@ class TopicSummary(Part):
 
 
 class ListTopicsAnswer(Message):
-    """Topics in the order of their names."""
+    """Topics, sorted by name."""
 
     topics: list[TopicSummary]
 
 
 class DescribeTopic(Message):
-    """All about one topic."""
+    """Describe one topic."""
 
     topic: str
 
 
 class PartitionDescription(Part):
-    """Where a partition lives and what it holds."""
+    """The replicas and offsets of a partition."""
 
     partition: U32
     leader: I32 = NO_BROKER
@@ -76,7 +76,7 @@ class PartitionDescription(Part):
 
 
 class DescribeTopicAnswer(Message):
-    """All about one topic. `settings` has every setting with its value in force, `overrides` the names set here."""
+    """The description of a topic. `settings` has all effective values, `overrides` the names set for this topic."""
 
     topic: str
     partitions: list[PartitionDescription]
@@ -88,7 +88,7 @@ class DescribeTopicAnswer(Message):
 
 
 class AlterTopic(Message):
-    """Change settings; null takes one back to its default."""
+    """Change settings; null resets one to its default."""
 
     topic: str
     settings: Settings
@@ -96,21 +96,21 @@ class AlterTopic(Message):
 
 
 class AddPartitions(Message):
-    """Let the topic have `partitions` partitions in all."""
+    """Increase the number of partitions to `partitions`."""
 
     topic: str
     partitions: U32
 
 
 class Metadata(Message):
-    """Who leads what. `topics` null asks for all; `auto_create` creates missing ones if the broker allows it."""
+    """Partition leaders. `topics` null requests all; `auto_create` creates missing ones if the broker allows it."""
 
     topics: list[str] | None = None
     auto_create: bool = False
 
 
 class BrokerAddress(Part):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     broker: I32
     host: str
@@ -119,7 +119,7 @@ class BrokerAddress(Part):
 
 
 class PartitionMetadata(Part):
-    """Who leads a partition; -1 while nobody does."""
+    """The leader of a partition; -1 if there is none."""
 
     partition: U32
     leader: I32 = NO_BROKER
@@ -129,7 +129,7 @@ class PartitionMetadata(Part):
 
 
 class TopicMetadata(Part):
-    """The partitions of one topic, or why there are none."""
+    """The partitions of one topic, or an error."""
 
     topic: str
     topic_id: Bin = EMPTY
@@ -140,7 +140,7 @@ class TopicMetadata(Part):
 
 
 class MetadataAnswer(Message):
-    """The cluster as this broker sees it."""
+    """The cluster metadata of this broker."""
 
     cluster_id: str
     brokers: list[BrokerAddress]

@@ -14,21 +14,21 @@ ProducerEpoch = Annotated[int, Meta(ge=-1, lt=1 << 15)]
 
 
 class InitProducer(Message):
-    """A producer id for sequence numbers. With a transactional id: the same id again, and older holders are fenced."""
+    """Get a producer id. With a transactional id: the same producer id every time, and older producers are fenced."""
 
     transactional_id: str = ""
     transaction_timeout_ms: U32 = 60_000
 
 
 class InitProducerAnswer(Message):
-    """The identity to write into batches."""
+    """The producer id and epoch to write into batches."""
 
     producer_id: I64
     producer_epoch: ProducerEpoch
 
 
 class BeginTxn(Message):
-    """From here on, batches of this producer belong to one transaction."""
+    """Begin a transaction: the producer's following batches belong to it."""
 
     transactional_id: str
     producer_id: I64
@@ -36,7 +36,7 @@ class BeginTxn(Message):
 
 
 class CommitTxn(Message):
-    """Make everything since BEGIN_TXN visible at once."""
+    """Commit the transaction: its records become visible atomically."""
 
     transactional_id: str
     producer_id: I64
@@ -44,7 +44,7 @@ class CommitTxn(Message):
 
 
 class AbortTxn(Message):
-    """Make nothing since BEGIN_TXN visible, ever."""
+    """Abort the transaction: its records never become visible."""
 
     transactional_id: str
     producer_id: I64
@@ -52,14 +52,14 @@ class AbortTxn(Message):
 
 
 class EndTxnAnswer(Message):
-    """The transaction has ended. The epoch to use from now on, so that a late batch cannot reach the next one."""
+    """The transaction has ended. The new producer epoch, so that a late batch cannot join the next transaction."""
 
     producer_id: I64
     producer_epoch: ProducerEpoch
 
 
 class TxnCommitOffsets(Message):
-    """Commit consumed offsets with the transaction: they count exactly if it commits."""
+    """Commit offsets in the transaction: they take effect if it commits."""
 
     transactional_id: str
     producer_id: I64
@@ -71,7 +71,7 @@ class TxnCommitOffsets(Message):
 
 
 class AttemptToCommit(Part):
-    """What one task of a batch has written, in a transaction that is still open."""
+    """What one task of a batch has written in a transaction that is still open."""
 
     transactional_id: str
     producer_id: I64
@@ -79,7 +79,7 @@ class AttemptToCommit(Part):
 
 
 class CommitAttempts(Message):
-    """Make the listed attempts of a query's batch visible together, and drop its others; once for each batch."""
+    """Commit the listed attempts of a query's batch atomically, and abort its others; once per batch."""
 
     query: str
     batch: Offset

@@ -1,0 +1,1 @@
+"""Who is there: users and logins."""

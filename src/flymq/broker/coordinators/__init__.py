@@ -1,0 +1,1 @@
+"""Groups and transactions, each run on the partitions of an internal topic."""

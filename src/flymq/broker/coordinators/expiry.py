@@ -1,0 +1,24 @@
+"""Now and then, forget offsets, groups, transactional ids and queries that nobody has used for long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from flymq.broker.coordinators.groups import Groups
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.model.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_S = 600
+
+
+async def run_expiry(groups: Groups, transactions: Transactions) -> None:
+    while True:
+        await asyncio.sleep(_INTERVAL_S)
+        for expire in (groups.expire, transactions.expire):
+            try:
+                expire()
+            except StorageError as error:
+                logger.error("what is unused cannot be forgotten now: %s", error)

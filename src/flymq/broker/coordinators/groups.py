@@ -1,0 +1,544 @@
+"""Consumer groups, run on the partitions of `__offsets`. Members of all protocols meet here.
+
+A request is decided, written and applied in one step, without an `await`; what takes time, the disk or the other
+members of the group, comes back as a future. A member that disconnects while it waits cancels its future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from flymq.broker.coordinators.consumer_groups import ConsumerGroups
+from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.state_log import Leadership, StateLog
+from flymq.broker.replicas.lag import Lag, LagMeter
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.safety import Safe
+from flymq.cluster.image import Image
+from flymq.coordination.consumer_group import ConsumerGroup
+from flymq.coordination.entries import NO_GENERATION, Entry, MemberValue, OffsetValue, ProducerIdentity
+from flymq.coordination.group import Group, GroupLimits, GroupState, Join
+from flymq.coordination.groups import AnyGroup, GroupTable
+from flymq.host.clock import Clock
+from flymq.host.entropy import Entropy, new_id
+from flymq.host.tasks import Tasks
+from flymq.model.errors import (
+    FlyMQError,
+    GroupNotEmpty,
+    InvalidRequest,
+    MemberFenced,
+    NotCoordinator,
+    OffsetMetadataTooLarge,
+    RebalanceInProgress,
+    UnknownMember,
+)
+from flymq.model.names import TopicPartition
+
+T = TypeVar("T")
+NO_OFFSET = -1
+OffsetsToCommit = Mapping[TopicPartition, OffsetValue]
+
+
+@dataclass(slots=True)
+class Joined:
+    """A member's place in a generation."""
+
+    member_id: str
+    generation: int
+    kind: str
+    protocol: str
+    leader: str
+    assigns: bool
+    """Whether this member has to assign the partitions to everybody."""
+    members: Sequence[MemberValue] = ()
+    """All members, for the one that assigns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: a member of a generation, or somebody from outside."""
+
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    instance: str = ""
+
+
+class MemberListener(Protocol):
+    """A member that lives on this broker, on behalf of a client that does not speak the group protocol itself."""
+
+    def rebalancing(self) -> None:
+        """The group is rebalancing: join again."""
+
+    def removed(self) -> None:
+        """The member is no longer part of the group."""
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    """Members of one group that wait for an answer."""
+
+    joins: dict[str, asyncio.Future[Joined]] = field(default_factory=dict)
+    syncs: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
+
+
+class Groups:
+    """The groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        log: StateLog[GroupTable],
+        image: Image,
+        replicas: Replicas,
+        clock: Clock,
+        entropy: Entropy,
+        tasks: Tasks,
+        limits: GroupLimits,
+    ) -> None:
+        self._log = log
+        self._image = image
+        self._replicas = replicas
+        self._clock = clock
+        self._entropy = entropy
+        self._limits = limits
+        self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
+        self.consumers = ConsumerGroups(log, image, clock, entropy, limits)
+        """Membership in groups of the other type; whatever else there is to a group is here for both."""
+        self._unanswered: dict[str, _Unanswered] = {}
+        self._until_stable: dict[str, dict[asyncio.Future[None], None]] = {}
+        self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
+        self._deadlines = Deadlines(clock, self._look_at)
+        self._lag_meter = LagMeter(clock)
+        self._is_closed = False
+        self._generations_begun = 0
+
+    @property
+    def rebalances(self) -> int:
+        """Number of rebalances since the start, for metrics."""
+        return self._generations_begun + self.consumers.rebalances
+
+    async def open(self) -> None:
+        """Load the groups whose partitions are led here, and follow leadership from now on."""
+        await self._leadership.open()
+        self._replicas.topic_watchers.append(self._topic_changed)
+
+    async def _loaded(self, _number: int, table: GroupTable) -> None:
+        for group in table:
+            self._delete_offsets_of(group, {name.topic for name in group.offsets.committed if not self._exists(name)})
+            if isinstance(group, Group):
+                group.begin_sessions(self._clock.monotonic_s())
+                self._advance(group)
+        self.consumers.loaded(table)
+
+    def _resigned(self, number: int, table: GroupTable) -> None:
+        """Another broker coordinates these groups now: their members have to ask there."""
+        error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
+        for group in table:
+            unanswered = self._unanswered.pop(group.name, _Unanswered())
+            for join in unanswered.joins.values():
+                _fail(join, error)
+            for sync in unanswered.syncs.values():
+                _fail(sync, error)
+            for waiting in self._until_stable.pop(group.name, ()):
+                _fail(waiting, error)
+            for listener in self._listeners.pop(group.name, {}).values():
+                listener.removed()
+
+    def close(self) -> None:
+        """Let nobody wait any more. They stay members all the same."""
+        self._is_closed = True
+        self._deadlines.close()
+        self.consumers.close()
+        for unanswered in self._unanswered.values():
+            for join in unanswered.joins.values():
+                join.cancel()
+            for sync in unanswered.syncs.values():
+                sync.cancel()
+
+    # --- membership
+
+    def join(self, name: str, join: Join, *, needs_id: bool = False) -> asyncio.Future[Joined]:
+        """Let a member in; the future is done when the generation it is part of begins.
+
+        `needs_id`: a new member is first told its id, by the error `MemberIdRequired`, and comes back with it.
+        """
+        if not name:
+            raise InvalidRequest("a group needs a name")
+        table = self._log.table(name)
+        if entries := table.decide_type(name, Group, self._clock.now_ms()):
+            self._write(name, entries)
+        group = table.get_or_add(name)
+        assert isinstance(group, Group)
+        now_s = self._clock.monotonic_s()
+        safe: Safe = None
+        try:
+            group.check_join(join)
+            new_member_id = f"{join.instance or join.client_id or 'member'}-{new_id(self._entropy)}"
+            if (replaced := group.find_replaced(join)) is not None:
+                safe = self._replace(group, replaced, new_member_id)
+            elif needs_id and not join.member_id and not join.instance:
+                raise group.promise_id(new_member_id, join, now_s)
+            member_id = group.join(join, new_member_id, now_s)
+        finally:
+            table.drop_if_unused(group)
+            self._deadlines.set(name, group.next_deadline_s())
+        answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+        if group.state is not GroupState.PREPARING:
+            _resolve(answer, safe, self._joined(group, member_id))
+            return answer
+        unanswered = self._unanswered_in(group)
+        _fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the same member has joined again"))
+        unanswered.joins[member_id] = answer
+        answer.add_done_callback(partial(self._join_ended, group, member_id, bool(join.member_id)))
+        self._advance(group)
+        return answer
+
+    def sync(
+        self, name: str, committer: Committer, assignments: Mapping[str, bytes] | None = None
+    ) -> asyncio.Future[bytes]:
+        """Return this member's assignment, once it is known; the member that assigns brings everybody's."""
+        group = self._find(name, committer.member_id)
+        group.sync(committer.member_id, committer.generation, self._clock.monotonic_s(), instance=committer.instance)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        unanswered = self._unanswered_in(group)
+        _fail(unanswered.syncs.pop(committer.member_id, None), RebalanceInProgress("the same member asks again"))
+        unanswered.syncs[committer.member_id] = answer
+        entries = group.decide_assignments(
+            committer.member_id, committer.generation, assignments or {}, self._clock.now_ms()
+        )
+        self._answer_syncs(group, self._write(name, entries) if entries else None)
+        return answer
+
+    def heartbeat(self, name: str, member: Committer) -> None:
+        """A member lives."""
+        group = self._find(name, member.member_id)
+        group.heartbeat(member.member_id, member.generation, self._clock.monotonic_s(), instance=member.instance)
+
+    def leave(self, name: str, member_id: str, *, instance: str = "") -> None:
+        """A member goes."""
+        group = self._find(name, member_id)
+        group.leave(member_id, self._clock.monotonic_s(), instance=instance)
+        unanswered = self._unanswered_in(group)
+        for futures in (unanswered.joins, unanswered.syncs):
+            _fail(futures.pop(member_id, None), UnknownMember(f"{member_id} has left"))
+        self._advance(group)
+
+    def _replace(self, group: Group, old: str, new: str) -> Safe:
+        entries = group.decide_replace(old, new)
+        safe = self._write(group.name, entries) if entries else None
+        group.replace(old, new)
+        unanswered = self._unanswered_in(group)
+        for futures in (unanswered.joins, unanswered.syncs):
+            _fail(futures.pop(old, None), MemberFenced(f"{new} has taken the place of {old}"))
+        return safe
+
+    def _join_ended(self, group: Group, member_id: str, was_told_its_id: bool, answer: asyncio.Future[Joined]) -> None:
+        """Notice a member whose connection went away while it waited."""
+        joins = self._unanswered_in(group).joins
+        if answer.cancelled() and joins.get(member_id) is answer and not self._is_closed:
+            del joins[member_id]
+            group.stop_waiting(member_id, self._clock.monotonic_s(), was_told_its_id=was_told_its_id)
+            self._advance(group)
+
+    # --- from one generation to the next
+
+    def _look_at(self, name: str) -> float | None:
+        """A deadline of the group has come, or had come before somebody spoke."""
+        table = self._log.find_table(self._log.number_of(name))
+        group = None if table is None else table.find(name)
+        if not isinstance(group, Group):
+            return None
+        for member_id in group.expire(self._clock.monotonic_s()):
+            _fail(self._unanswered_in(group).syncs.pop(member_id, None), UnknownMember(f"{member_id} timed out"))
+        self._tell_removed(group)
+        self._advance(group)
+        return group.next_deadline_s()
+
+    def _advance(self, group: Group) -> None:
+        """Begin the next generation if everybody is there; else see to it that somebody looks again."""
+        unanswered = self._unanswered_in(group)
+        if group.state is GroupState.PREPARING:
+            for future in _take_all(unanswered.syncs):
+                _fail(future, RebalanceInProgress(f"the group {group.name!r} is rebalancing"))
+        if group.is_ready(self._clock.monotonic_s()):
+            counts = {topic: self._count_partitions(topic) for topic in group.topics()}
+            safe = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
+            self._generations_begun += 1
+            group.begin_sessions(self._clock.monotonic_s())
+            self._tell_removed(group)
+            joins, unanswered.joins = unanswered.joins, {}
+            for member_id, answer in joins.items():
+                _resolve(answer, safe, self._joined(group, member_id))
+        elif group.state is GroupState.PREPARING:
+            self._tell_rebalancing(group)
+        if not unanswered.joins and not unanswered.syncs:
+            self._unanswered.pop(group.name, None)
+        self._deadlines.set(group.name, group.next_deadline_s())
+
+    def _answer_syncs(self, group: Group, safe: Safe) -> None:
+        if group.state is GroupState.STABLE:
+            syncs = self._unanswered_in(group).syncs
+            for member_id in list(syncs):
+                _resolve(syncs.pop(member_id), safe, group.members[member_id].value.assignment)
+
+    def _joined(self, group: Group, member_id: str) -> Joined:
+        value = group.value
+        assigns = value.leader == member_id and not value.is_assigned
+        # A leader that comes back to a group that is assigned is not told that it leads: it would assign again.
+        leader = value.leader if assigns or value.leader != member_id else ""
+        return Joined(
+            member_id,
+            value.generation,
+            value.kind,
+            value.protocol,
+            leader,
+            assigns,
+            value.members if assigns else (),
+        )
+
+    def _topic_changed(self, topic: str) -> None:
+        """A topic has come, gone or grown."""
+        for group in self._all():
+            if topic not in self._image:
+                self._delete_offsets_of(group, {topic})
+            if isinstance(group, ConsumerGroup):
+                self.consumers.topic_changed(group, topic)
+            elif group.members and topic in group.topics():
+                counts = {name: self._count_partitions(name) for name in group.topics()}
+                group.reconsider(counts, self._clock.monotonic_s())
+                self._advance(group)
+
+    # --- members that live on this broker
+
+    def listen(self, name: str, member_id: str, listener: MemberListener) -> None:
+        """Tell this member when its group rebalances, or has removed it."""
+        self._listeners.setdefault(name, {})[member_id] = listener
+
+    def stop_listening(self, name: str, member_id: str) -> None:
+        listeners = self._listeners.get(name, {})
+        listeners.pop(member_id, None)
+        if not listeners:
+            self._listeners.pop(name, None)
+
+    def _tell_rebalancing(self, group: Group) -> None:
+        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+            member = group.members.get(member_id)
+            if member is not None and not member.is_joining:
+                listener.rebalancing()
+
+    def _tell_removed(self, group: Group) -> None:
+        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+            if member_id not in group.members:
+                self.stop_listening(group.name, member_id)
+                listener.removed()
+
+    # --- offsets
+
+    def commit(
+        self, name: str, committer: Committer, offsets: OffsetsToCommit
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
+        """Save how far the group has read; return what is wrong with some of it, and when the rest is safe."""
+        group = self._check_commit(name, committer)
+        good, errors = self._check_offsets(offsets)
+        safe = self._write(name, group.offsets.decide_commit(good)) if good else None
+        self._log.table(name).drop_if_unused(group)
+        return errors, safe
+
+    def commit_in_transaction(
+        self, name: str, committer: Committer, producer: ProducerIdentity, offsets: OffsetsToCommit
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
+        """As `commit`, but the offsets count only once the producer's transaction commits.
+
+        A producer that does not say for which member it commits is taken at its word: its transactional id, which only
+        one producer holds, stands for the member.
+        """
+        is_anonymous = committer == Committer()
+        group = self._log.table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
+        good, errors = self._check_offsets(offsets)
+        safe = self._write(name, group.offsets.decide_pend(producer, good)) if good else None
+        self._log.table(name).drop_if_unused(group)
+        return errors, safe
+
+    def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Safe:
+        """Let the offsets of a transaction count, or drop them; to do it again is harmless."""
+        group = self._log.table(name).find(name)
+        entries = [] if group is None else group.offsets.decide_end(producer, committed=committed)
+        safe = self._write(name, entries) if entries else None
+        for waiting in self._until_stable.pop(name, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+        return safe
+
+    def safe(self, name: str) -> Safe:
+        """Return when everything written so far about the group is on the disk."""
+        return self._log.safe(self._log.number_of(name))
+
+    def committed(self, name: str) -> dict[TopicPartition, OffsetValue]:
+        """Return how far the group has read; nothing for one that is not known."""
+        group = self._log.table(name).find(name)
+        return {} if group is None else group.offsets.committed
+
+    def is_stable(self, name: str, partitions: Iterable[TopicPartition] | None) -> bool:
+        """Whether no open transaction is about to commit an offset of these partitions; None: of any."""
+        group = self._log.table(name).find(name)
+        if group is None or not group.offsets.pending:
+            return True
+        return partitions is not None and not any(map(group.offsets.is_pending, partitions))
+
+    async def until_stable(self, name: str, partitions: Sequence[TopicPartition] | None) -> None:
+        """Wait for the end of transactions that are about to commit offsets of these partitions."""
+        while not self.is_stable(name, partitions):
+            waiting = asyncio.get_running_loop().create_future()
+            self._until_stable.setdefault(name, {})[waiting] = None
+            try:
+                await waiting
+            finally:
+                self._until_stable.get(name, {}).pop(waiting, None)
+
+    def check_reader(self, name: str, member_id: str, epoch: int) -> None:
+        """Raise if a member asks for offsets in an epoch that is over. Only a `ConsumerGroup` wants to know."""
+        group = self._log.table(name).find(name)
+        if isinstance(group, ConsumerGroup) and (member_id or epoch >= 0):
+            group.check_epoch(member_id, epoch)
+
+    def _check_commit(self, name: str, committer: Committer) -> AnyGroup:
+        table = self._log.table(name)
+        group = table.find(name)
+        if group is None and (committer.member_id or committer.generation >= 0):
+            raise UnknownMember(f"the group {name!r} has no member {committer.member_id!r}")
+        group = group or table.get_or_add(name)
+        group.check_commit(
+            committer.member_id,
+            committer.generation,
+            instance=committer.instance,
+            now_s=self._clock.monotonic_s(),
+        )
+        return group
+
+    def _check_offsets(self, offsets: OffsetsToCommit) -> tuple[OffsetsToCommit, dict[TopicPartition, FlyMQError]]:
+        good: dict[TopicPartition, OffsetValue] = {}
+        errors: dict[TopicPartition, FlyMQError] = {}
+        for partition, value in offsets.items():
+            try:
+                self._image.state(partition)
+                if len(value.metadata) > self._limits.offset_metadata_bytes_max:
+                    raise OffsetMetadataTooLarge(f"a note has at most {self._limits.offset_metadata_bytes_max} bytes")
+                good[partition] = value
+            except FlyMQError as error:
+                errors[partition] = error
+        return good, errors
+
+    def _delete_offsets_of(self, group: AnyGroup, topics: Iterable[str]) -> None:
+        gone = set(topics)
+        entries = group.offsets.decide_forget([name for name in group.offsets.committed if name.topic in gone])
+        if entries:
+            self._write(group.name, entries)
+
+    # --- administration
+
+    def list(self) -> list[AnyGroup]:
+        """All groups, in the order of their names."""
+        return sorted(self._all(), key=lambda group: group.name)
+
+    def get(self, name: str) -> AnyGroup:
+        return self._log.table(name).get(name)
+
+    def check_empty(self, name: str) -> None:
+        """Raise if the group has members: what is done to it from outside would take them by surprise."""
+        group = self._log.table(name).find(name)
+        if group is not None and group.members:
+            raise GroupNotEmpty(f"the group {name!r} has {len(group.members)} members")
+
+    def lag(self, partition: TopicPartition, offset: int) -> Lag:
+        """Return how far somebody who will read `offset` next is behind; unknown if the partition is gone."""
+        found = self._replicas.find(partition)
+        return Lag(NO_OFFSET) if found is None else self._lag_meter.measure(found, offset)
+
+    def forget_offsets(self, name: str, partitions: Collection[TopicPartition]) -> Safe:
+        """Forget what a group has committed for partitions that none of its members reads."""
+        group = self.get(name)
+        in_use = group.topics()
+        for partition in partitions:
+            if partition.topic in in_use:
+                raise GroupNotEmpty(f"members of the group {name!r} read {partition.topic!r}")
+        entries = group.offsets.decide_forget(partitions)
+        return self._write(name, entries) if entries else None
+
+    def expire(self) -> None:
+        """Forget offsets that nobody has used for long, and groups that have nothing left."""
+        before_ms = self._clock.now_ms() - self._limits.offset_retention_ms
+        for group in self.list():
+            if not group.members and group.generation and group.value.changed_at_ms > before_ms:
+                continue  # its members went only lately: they may come back
+            unused = group.offsets.unused_since(before_ms, but_topics=group.topics())
+            entries: list[Entry] = group.offsets.decide_forget(unused)
+            is_left_empty = len(unused) == len(group.offsets.committed) and not group.offsets.pending
+            if not group.members and is_left_empty:
+                entries += group.decide_forget()
+            if entries:
+                self._write(group.name, entries)
+
+    def delete(self, name: str) -> Safe:
+        """Forget a group without members, and its offsets."""
+        group = self.get(name)
+        self.check_empty(name)
+        entries: list[Entry] = [*group.offsets.decide_forget_all(), *group.decide_forget()]
+        return self._write(name, entries) if entries else None
+
+    # --- within
+
+    def _all(self) -> Iterator[AnyGroup]:
+        for table in self._log.tables():
+            yield from table
+
+    def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
+        return self._log.write(self._log.number_of(name), entries)
+
+    def _find(self, name: str, member_id: str) -> Group:
+        group = self._log.table(name).find(name)
+        if not isinstance(group, Group):
+            raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
+        return group
+
+    def _unanswered_in(self, group: Group) -> _Unanswered:
+        return self._unanswered.setdefault(group.name, _Unanswered())
+
+    def _count_partitions(self, topic: str) -> int:
+        found = self._image.find(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        return partition.topic in self._image
+
+
+def _resolve(answer: asyncio.Future[T], safe: Safe, result: T) -> None:
+    """Answer once what the answer rests on is on the disk."""
+
+    def done(future: asyncio.Future[Any]) -> None:
+        if answer.done():
+            return
+        if future.cancelled():
+            answer.cancel()
+        elif (error := future.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    if safe is not None:
+        safe.add_done_callback(done)
+    elif not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: asyncio.Future[Any] | None, error: FlyMQError) -> None:
+    if answer is not None and not answer.done():
+        answer.set_exception(error)
+
+
+def _take_all(futures: dict[str, asyncio.Future[T]]) -> list[asyncio.Future[T]]:
+    taken = list(futures.values())
+    futures.clear()
+    return taken

@@ -1,0 +1,241 @@
+"""The log of a coordinator's state: an internal topic, compacted, whose partitions are tables when they are replayed.
+
+A group or a transactional id belongs to one partition of the topic. The broker that leads the partition is its
+coordinator: it loads the table when it becomes the leader, serves it, and drops it when another broker leads.
+
+    not led here ──lead──▶ loading (CoordinatorLoading) ──replayed──▶ serving ──another broker leads──▶ not led here
+                                                                                        (NotCoordinator)
+
+Decide, write, apply: what a coordinator decides goes through `write`, into the log and then into the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from flymq.broker.admin import Admin
+from flymq.broker.coordinators.set_aside import SetAside
+from flymq.broker.replicas.partition import Partition, Slice
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.safety import Safe
+from flymq.coordination.entries import Entry, Key, Unreadable, encode_entries, read_entries
+from flymq.host.clock import Clock
+from flymq.host.tasks import Tasks, Threads
+from flymq.model.delivery import Acks
+from flymq.model.errors import CoordinatorLoading, NotCoordinator
+from flymq.model.names import TopicPartition
+from flymq.record.partitioning import partition_for_key
+from flymq.record.reading import end_offset
+
+logger = logging.getLogger(__name__)
+
+OFFSETS = "__offsets"
+TRANSACTIONS = "__transactions"
+
+SETTINGS: dict[str, Any] = {
+    "cleanup.policy": "compact",
+    "persistence": "disk",
+    "message.timestamp.type": "create",
+    "retention.ms": -1,
+    "retention.bytes": -1,
+    # Small segments, since the newest one is never compacted and loading reads all of it.
+    "segment.bytes": 4 << 20,
+    "max.message.bytes": 16 << 20,
+}
+_READ_BYTES = 1 << 20
+
+
+class Table(Protocol):
+    """The state that one partition of the topic holds."""
+
+    kinds: ClassVar[tuple[type[Key], ...]]
+    """The kinds of entries it is made of."""
+
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Bring the state up to date with entries that are in the log."""
+
+
+T = TypeVar("T", bound=Table)
+
+
+class StateLog(Generic[T]):
+    """The tables of one internal topic that this broker serves."""
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        new_table: Callable[[], T],
+        replicas: Replicas,
+        clock: Clock,
+        threads: Threads,
+        set_aside: SetAside,
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self._new_table = new_table
+        self._replicas = replicas
+        self._clock = clock
+        self._threads = threads
+        self._set_aside = set_aside
+        self._tables: dict[int, T] = {}
+
+    @staticmethod
+    async def create_topic(admin: Admin, name: str, partitions: int) -> int:
+        """Create the topic at the first start; return the number of its partitions.
+
+        It never changes, since groups and ids find their partition by a hash. Each partition is a file to sync, so few
+        of them make a single broker quick, and many spread over a large cluster.
+        """
+        topic = await admin.get_or_create_internal(name, partitions=partitions, settings=SETTINGS)
+        return len(topic.partitions)
+
+    # --- find
+
+    def number_of(self, key: str) -> int:
+        """Return the partition to which this group or transactional id belongs."""
+        return partition_for_key(key.encode(), self.partitions)
+
+    def table(self, key: str) -> T:
+        """Return the table to which `key` belongs, or raise who or what to wait for."""
+        number = self.number_of(key)
+        table = self._tables.get(number)
+        if table is None:
+            raise self._why_missing(number)
+        return table
+
+    def find_table(self, number: int) -> T | None:
+        return self._tables.get(number)
+
+    def _why_missing(self, number: int) -> CoordinatorLoading | NotCoordinator:
+        partition = self._replicas.find(TopicPartition(self.topic, number))
+        if partition is not None and partition.leads:
+            return CoordinatorLoading(f"{partition.name} is being loaded")
+        return NotCoordinator(f"another broker leads {self.topic}-{number}")
+
+    def tables(self) -> Iterator[T]:
+        """Yield the tables that are served here, by the numbers of their partitions."""
+        for number in sorted(self._tables):
+            yield self._tables[number]
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether this broker coordinates everything: nobody else can know a transaction that is not known here."""
+        return len(self._tables) == self.partitions
+
+    def partition(self, number: int) -> Partition:
+        return self._replicas.get(TopicPartition(self.topic, number))
+
+    def led(self) -> list[int]:
+        """Return the partitions that this broker leads."""
+        found = []
+        for number in range(self.partitions):
+            partition = self._replicas.find(TopicPartition(self.topic, number))
+            if partition is not None and partition.leads:
+                found.append(number)
+        return found
+
+    def leader_epoch(self, number: int) -> int:
+        """Return how often this partition has changed hands: the epoch of its coordinator."""
+        return self.partition(number).leader_epoch
+
+    # --- lead and resign
+
+    async def load(self, number: int) -> T | None:
+        """Replay a partition and serve it; None when another broker leads before that is done."""
+        assert number not in self._tables, f"{self.topic}-{number} is loaded already"
+        partition = self.partition(number)
+        epoch, log, table = partition.leader_epoch, partition.log, self._new_table()
+        offset = log.start_offset
+        unreadable: list[Unreadable] = []
+        while (found := log.read(offset, bytes_max=_READ_BYTES)) is not None:
+            offset = await self._threads.run(lambda found=found: _replay(found, table, unreadable))  # type: ignore[misc]
+        if not partition.leads or partition.leader_epoch != epoch:
+            return None
+        if unreadable:
+            await self._threads.run(lambda: self._set_aside.keep(partition.name, unreadable))
+        self._tables[number] = table
+        return table
+
+    def resign(self, number: int) -> T | None:
+        """Stop serving a partition; return the table that was served."""
+        return self._tables.pop(number, None)
+
+    # --- write
+
+    def write(self, number: int, entries: Sequence[Entry]) -> Safe:
+        """Append, then apply. Nothing comes between a decision and this."""
+        batch = encode_entries(entries, now_ms=self._clock.now_ms())
+        written = self.partition(number).append(batch, Acks.ALL)
+        self._tables[number].apply(entries)
+        return written.safe
+
+    def safe(self, number: int) -> Safe:
+        """Return when everything written so far to this partition is on the disk."""
+        return self.partition(number).safe()
+
+
+def _replay(found: Slice, table: Table, unreadable: list[Unreadable]) -> int:
+    """Apply what a slice holds; return the offset behind it."""
+    run = found.read()
+    table.apply(_readable(read_entries(run, table.kinds), unreadable))
+    following = end_offset(run)
+    assert following is not None, "a slice holds whole batches"
+    return following
+
+
+def _readable(found: Iterable[Entry | Unreadable], unreadable: list[Unreadable]) -> Iterator[Entry]:
+    for each in found:
+        if isinstance(each, Unreadable):
+            unreadable.append(each)
+        else:
+            yield each
+
+
+class Leadership(Generic[T]):
+    """Loads the partitions of a state log that this broker begins to lead and resigns the others, one by one."""
+
+    def __init__(
+        self,
+        log: StateLog[T],
+        replicas: Replicas,
+        tasks: Tasks,
+        loaded: Callable[[int, T], Awaitable[None]],
+        resigned: Callable[[int, T], None],
+    ) -> None:
+        self._log = log
+        self._replicas = replicas
+        self._tasks = tasks
+        self._loaded = loaded
+        self._resigned = resigned
+        self._wanted: dict[int, None] = {}
+        self._running: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Load what is led now; from here on follow the roles of the replicas."""
+        self._replicas.role_watchers.append(self._role_changed)
+        self._wanted.update(dict.fromkeys(self._log.led()))
+        await self._load_wanted()
+
+    def _role_changed(self, partition: Partition) -> None:
+        topic, number = partition.name
+        if topic != self._log.topic:
+            return
+        self._wanted.pop(number, None)
+        if (table := self._log.resign(number)) is not None:
+            self._resigned(number, table)
+        if partition.leads:
+            self._wanted[number] = None
+            if self._running is None or self._running.done():
+                self._running = self._tasks.spawn(f"load {topic}", self._load_wanted())
+
+    async def _load_wanted(self) -> None:
+        while self._wanted:
+            number = next(iter(self._wanted))
+            del self._wanted[number]
+            table = await self._log.load(number)
+            if table is not None:
+                await self._loaded(number, table)

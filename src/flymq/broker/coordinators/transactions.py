@@ -1,0 +1,462 @@
+"""Transactions, run on the partitions of `__transactions`: all that a producer writes between begin and end counts, or
+nothing does, in every partition and group it reached.
+
+How one ends, with what must be on the disk before the next step:
+
+1. what it wrote, in every partition and group it reached;
+2. COMMITTING or ABORTING in `__transactions`: from here on a crash changes nothing any more;
+3. a marker in every partition, the offsets of every group;
+4. COMMITTED or ABORTED. If that is lost, step 3 is done again, where it was not done.
+
+A partition or group is entered in `__transactions` before the first batch or offset is written to its own log. After a
+power cut the batch may be there and the entry not. Then nobody was told that the batch is safe, and `open`, which looks
+for such batches and offsets, aborts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.groups import Committer, Groups, OffsetsToCommit
+from flymq.broker.coordinators.producer_ids import ProducerIds
+from flymq.broker.coordinators.state_log import Leadership, StateLog
+from flymq.broker.replicas.partition import Partition, Written
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.safety import Safe, all_safe, wait_safe
+from flymq.cluster.image import Image
+from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget, home_of
+from flymq.coordination.entries import Entry, ProducerIdentity, TransactionState, TransactionValue
+from flymq.coordination.transaction_table import TransactionTable
+from flymq.coordination.transactions import (
+    TransactionLimits,
+    check_ongoing,
+    check_producer,
+    decide_abort_left_open,
+    decide_add,
+    decide_begin,
+    decide_complete,
+    decide_end,
+    decide_init,
+    find_ended,
+    is_exhausted,
+    marker_epoch,
+    needs_marker,
+)
+from flymq.host.clock import Clock
+from flymq.host.tasks import Tasks
+from flymq.model.delivery import Acks
+from flymq.model.errors import (
+    FlyMQError,
+    FsyncFailed,
+    InvalidRequest,
+    InvalidTransactionState,
+    InvalidTransactionTimeout,
+    NotCoordinator,
+    NotLeader,
+    StorageError,
+    TransactionNotFound,
+)
+from flymq.model.names import TopicPartition
+from flymq.record.control import Marker, MarkerType
+from flymq.record.header import Buffer, parse_header
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+_SETTLE_S = 5.0
+
+
+class Transactions:
+    """The transactions that this broker coordinates."""
+
+    def __init__(
+        self,
+        log: StateLog[TransactionTable],
+        image: Image,
+        replicas: Replicas,
+        groups: Groups,
+        producer_ids: ProducerIds,
+        clock: Clock,
+        tasks: Tasks,
+        limits: TransactionLimits,
+    ) -> None:
+        self._log = log
+        self._image = image
+        self._replicas = replicas
+        self._groups = groups
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self._tasks = tasks
+        self._limits = limits
+        self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
+        self._ending: dict[str, asyncio.Future[TransactionValue]] = {}
+        self._open_until_s: dict[str, float] = {}
+        self.ended: Counter[TransactionState] = Counter()
+        """Transactions that ended since the start, by outcome, for metrics."""
+        self._deadlines = Deadlines(clock, self._look_at)
+
+    # --- start
+
+    async def open(self, *, was_clean: bool) -> None:
+        """Load what is coordinated here; end what was being ended, and abort what a crash has interrupted."""
+        await self._leadership.open()
+        if self._log.serves_all:
+            await self._abort_interrupted(was_clean=was_clean)
+
+    async def _loaded(self, _number: int, table: TransactionTable) -> None:
+        await self._settle(name for name, value in table if value.state.is_ending)
+        for name, value in table:
+            if value.state is TransactionState.ONGOING:
+                age_ms = self._clock.now_ms() - value.began_at_ms
+                self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
+
+    def _resigned(self, _number: int, table: TransactionTable) -> None:
+        for name, _ in table:
+            self._open_until_s.pop(name, None)
+
+    async def _abort_interrupted(self, *, was_clean: bool) -> None:
+        """Abort what a crash left open. Only where no other broker can own a transaction that is not known here."""
+        partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
+        for name, value in self._all():
+            is_left_open = name in partitions or name in groups
+            if is_left_open or (value.state is TransactionState.ONGOING and not was_clean):
+                fresh = await self._fresh_producer_id(name)
+                entries = decide_abort_left_open(
+                    name,
+                    value,
+                    fresh,
+                    partitions=partitions.get(name, []),
+                    groups=groups.get(name, []),
+                    now_ms=self._clock.now_ms(),
+                )
+                self._write(name, entries)
+        await self._settle(name for name, value in self._all() if value.state.is_ending)
+
+    async def _settle(self, names: Iterable[str]) -> None:
+        """End these transactions. One that a failed disk holds up does not hold up the start: it is tried again."""
+        ends = [self._end_later(name) for name in names]
+        if ends:
+            await asyncio.wait(ends, timeout=_SETTLE_S)
+
+    def _find_open_partitions(self, was_clean: bool) -> dict[str, list[TopicPartition]]:
+        """Return where transactions are open that should not be; end those of producers that nobody is any more."""
+        owners = {value.producer: (name, value) for name, value in self._all()}
+        found: dict[str, list[TopicPartition]] = {}
+        for partition in self._replicas:
+            for producer in partition.log.producers.all():
+                if producer.open_since is None or partition.log.failure is not None:
+                    continue
+                identity = ProducerIdentity(producer.producer_id, producer.epoch)
+                if identity not in owners:
+                    partition.append_marker(self._marker(MarkerType.ABORT, identity, coordinator_epoch=0))
+                    continue
+                name, value = owners[identity]
+                if not value.state.is_ending and not (was_clean and partition.name in value.partitions):
+                    found.setdefault(name, []).append(partition.name)
+        return found
+
+    def _find_open_groups(self, was_clean: bool) -> dict[str, list[str]]:
+        """As for partitions, but the groups in which offsets wait for the end of a transaction."""
+        owners = {value.producer: (name, value) for name, value in self._all()}
+        found: dict[str, list[str]] = {}
+        for group in self._groups.list():
+            for identity in group.offsets.waiting_for():
+                if identity not in owners:
+                    self._groups.end_transaction(group.name, identity, committed=False)
+                    continue
+                name, value = owners[identity]
+                if not value.state.is_ending and not (was_clean and group.name in value.groups):
+                    found.setdefault(name, []).append(group.name)
+        return found
+
+    def close(self) -> None:
+        self._deadlines.close()
+
+    # --- a producer
+
+    async def init(self, name: str, timeout_ms: int, *, expected: ProducerIdentity | None = None) -> ProducerIdentity:
+        """Give the transactional id to this producer: fence the one before, and abort what it left open.
+
+        `expected` is who the producer thinks it is. If it is somebody else by now, it is itself the one to be fenced.
+        """
+        if not 1 <= timeout_ms <= self._limits.timeout_ms_max:
+            raise InvalidTransactionTimeout(
+                f"a transaction timeout is 1 to {self._limits.timeout_ms_max} ms, not {timeout_ms}"
+            )
+        while True:
+            value = self._table(name).find(name)
+            if expected is not None:
+                check_producer(name, value, expected)
+            if value is not None and not value.state.is_idle:
+                ended = await self._decide_end(name, value.producer, commit=False)
+                expected = None if expected is None else ended.successor
+                continue
+            fresh = await self._fresh_producer_id(name)
+            if self._table(name).find(name) == value:
+                break
+        now_ms = self._clock.now_ms()
+        safe = self._write(name, decide_init(name, value, fresh, timeout_ms=timeout_ms, now_ms=now_ms))
+        producer = self._get(name).producer
+        await wait_safe(safe)
+        return producer
+
+    def begin(self, name: str, producer: ProducerIdentity) -> None:
+        """Open a transaction. Nobody waits for the disk: one that a crash forgets had not written anything yet."""
+        value = check_producer(name, self._table(name).find(name), producer)
+        entries = decide_begin(name, value, now_ms=self._clock.now_ms())
+        if entries:
+            self._write(name, entries)
+            self._watch(name, value.timeout_ms)
+
+    def produce(self, name: str, partition: Partition, batches: Buffer, acks: Acks) -> Written:
+        """Append a batch to an open transaction."""
+        header = parse_header(batches)
+        if not header.is_transactional:
+            raise InvalidRequest("the request names a transaction, but the batch is not marked transactional")
+        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        added = self.add(name, producer, partitions=[partition.name])
+        written = partition.append_in_transaction(batches, acks)
+        if added is not None:
+            written.safe = all_safe((added, written.safe))
+        return written
+
+    def add(
+        self,
+        name: str,
+        producer: ProducerIdentity,
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        groups: Sequence[str] = (),
+    ) -> Safe:
+        """Let an open transaction reach these partitions and groups."""
+        value = check_ongoing(name, self._table(name).find(name), producer)
+        entries = decide_add(name, value, partitions=partitions, groups=groups, now_ms=self._clock.now_ms())
+        return self._write(name, entries) if entries else None
+
+    def commit_offsets(
+        self, name: str, producer: ProducerIdentity, group: str, committer: Committer, offsets: OffsetsToCommit
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
+        """Commit offsets with the transaction; return what is wrong with some, and when the rest is safe."""
+        added = self.add(name, producer, groups=[group])
+        errors, safe = self._groups.commit_in_transaction(group, committer, producer, offsets)
+        return errors, all_safe((added, safe))
+
+    def known(self) -> list[tuple[str, TransactionValue]]:
+        """All transactional ids and what is known of them, in the order of the ids."""
+        return sorted(self._all(), key=lambda item: item[0])
+
+    def get(self, name: str) -> TransactionValue:
+        """Return what is known of a transactional id."""
+        value = self._table(name).find(name)
+        if value is None:
+            raise TransactionNotFound(f"there is no transactional id {name!r}")
+        return value
+
+    # --- the end
+
+    async def abort(self, name: str) -> None:
+        """End what a transactional id has open in its producer's place, which is told so when it goes on."""
+        value = self.get(name)
+        if value.state is not TransactionState.ONGOING:
+            raise InvalidTransactionState(f"no transaction of {name!r} is open")
+        logger.warning("the transaction %r was aborted by hand", name)
+        await self._decide_end(name, value.producer, commit=False, by_broker=True)
+
+    async def end(
+        self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
+    ) -> ProducerIdentity:
+        """Commit or abort; return who the producer is from now on. To ask again is harmless."""
+        value = self._table(name).find(name)
+        if (before := find_ended(value, producer, commit=commit)) is not None:
+            return before.successor
+        value = check_producer(name, value, producer)
+        if value.state.is_idle and not commit:
+            return value.producer  # nothing is open, so there is nothing to abort
+        if commit and not value.state.is_ending:
+            await wait_safe(self._all_written(check_ongoing(name, value, producer)))
+        ended = await self._decide_end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
+        if ended.producer != producer or ended.by_broker:
+            check_producer(name, self._table(name).find(name), producer)
+        if (ended.state is TransactionState.COMMITTING) != commit:
+            raise InvalidTransactionState(f"the transaction of {name!r} was ended in the other way at the same time")
+        assert ended.successor is not None
+        return ended.successor
+
+    async def commit_attempts(self, attempt: Attempt, listed: Mapping[str, ProducerIdentity]) -> None:
+        """Commit the listed attempts of a query's batch, all at once, and drop its others; once."""
+        if not attempt.query or ":" in attempt.query:
+            raise InvalidRequest(f"a query has a name without colons, not {attempt.query!r}")
+        table = self._table(attempt.query)
+        if not table.is_committed(attempt):
+            values = [check_ongoing(name, table.find(name), producer) for name, producer in listed.items()]
+            await wait_safe(all_safe([self._all_written(value) for value in values]))
+        entries = decide_commit_attempts(
+            attempt,
+            listed,
+            last_batch=table.last_batch(attempt.query),
+            known=table.attempts(attempt.query),
+            now_ms=self._clock.now_ms(),
+        )
+        safe = self._write(attempt.query, entries) if entries else None
+        ending = [
+            asyncio.shield(self._end_later(name))
+            for name, value in table.attempts(attempt.query)
+            if value.state.is_ending
+        ]
+        await wait_safe(safe)
+        await asyncio.gather(*ending)
+
+    def _all_written(self, value: TransactionValue) -> Safe:
+        """Return when everything that the transaction wrote is on the disk."""
+        safe = [self._groups.safe(group) for group in value.groups]
+        return all_safe([*safe, *(partition.safe() for partition in self._partitions(value))])
+
+    async def _decide_end(
+        self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False, by_broker: bool = False
+    ) -> TransactionValue:
+        """Decide how the transaction ends, unless that was decided before; return how it did."""
+        fresh = await self._fresh_producer_id(name)
+        # No await from here on: nobody can slip between the check and the write.
+        value = check_producer(name, self._table(name).find(name), producer)
+        if value.state is TransactionState.ONGOING:
+            entries = decide_end(
+                name,
+                value,
+                fresh,
+                commit=commit,
+                keeps_epoch=keeps_epoch,
+                by_broker=by_broker,
+                now_ms=self._clock.now_ms(),
+            )
+            self._write(name, entries)
+        elif value.state.is_idle:
+            raise InvalidTransactionState(f"no transaction of {name!r} is open any more")
+        return await asyncio.shield(self._end_later(name))
+
+    def _end_later(self, name: str) -> asyncio.Future[TransactionValue]:
+        """See a decided end through, whoever asked for it and whether or not they wait."""
+        ended = self._ending.get(name)
+        if ended is None:
+            ended = self._ending[name] = asyncio.get_running_loop().create_future()
+            self._open_until_s.pop(name, None)
+            self._tasks.spawn(f"end of the transaction {name}", self._run_end(name, ended))
+        return ended
+
+    async def _run_end(self, name: str, ended: asyncio.Future[TransactionValue]) -> None:
+        value = self._get(name)
+        number = self._number(name)
+        try:
+            await wait_safe(self._log.safe(number))
+            await self._write_markers(value, self._log.leader_epoch(number))
+            last_batch = self._table(name).last_batch(home_of(name))
+            entries = decide_forget(name, value, last_batch=last_batch)
+            entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
+            safe = self._write(name, entries)
+            if value.successor == value.producer:  # only this entry tells its next transaction from this one
+                await wait_safe(safe)
+        except (NotCoordinator, NotLeader) as error:  # another broker ends it
+            ended.set_exception(error)
+            ended.exception()  # retrieved: nobody may be waiting
+            return
+        except BaseException as error:
+            ended.set_exception(error) if isinstance(error, FlyMQError) else ended.cancel()
+            raise
+        finally:
+            del self._ending[name]
+        self.ended[value.state] += 1
+        if not ended.done():
+            ended.set_result(value)
+
+    async def _write_markers(self, value: TransactionValue, coordinator_epoch: int) -> None:
+        """Write what ends the transaction where that is missing, until it is on the disk everywhere."""
+        while True:
+            try:
+                await wait_safe(self._append_markers(value, coordinator_epoch))
+                return
+            except FsyncFailed:
+                raise
+            except (StorageError, NotLeader) as error:
+                logger.error("a transaction of producer %d cannot end yet: %s", value.producer.producer_id, error)
+                await asyncio.sleep(_RETRY_S)
+
+    def _append_markers(self, value: TransactionValue, coordinator_epoch: int) -> Safe:
+        committed = value.state is TransactionState.COMMITTING
+        kind = MarkerType.COMMIT if committed else MarkerType.ABORT
+        identity = ProducerIdentity(value.producer.producer_id, marker_epoch(value))
+        marker = self._marker(kind, identity, coordinator_epoch)
+        safe: list[Safe] = []
+        for partition in self._partitions(value):
+            if needs_marker(value, open_epoch=partition.open_epoch(value.producer.producer_id)):
+                partition.append_marker(marker)
+            safe.append(partition.safe())
+        for group in value.groups:
+            self._groups.end_transaction(group, value.producer, committed=committed)
+            safe.append(self._groups.safe(group))
+        return all_safe(safe)
+
+    def _marker(self, kind: MarkerType, producer: ProducerIdentity, coordinator_epoch: int) -> Marker:
+        return Marker(kind, producer.producer_id, producer.epoch, coordinator_epoch, self._clock.now_ms())
+
+    # --- time
+
+    def _watch(self, name: str, timeout_ms: int) -> None:
+        """Abort the transaction if it is still open after this time."""
+        until_s = self._clock.monotonic_s() + timeout_ms / 1000
+        self._open_until_s[name] = until_s
+        self._deadlines.set(name, until_s)
+
+    def _look_at(self, name: str) -> float | None:
+        until_s = self._open_until_s.get(name)
+        if until_s is None or until_s > self._clock.monotonic_s():
+            return until_s
+        del self._open_until_s[name]
+        self._tasks.spawn(f"abort of the transaction {name}", self._time_out(name))
+        return None
+
+    async def _time_out(self, name: str) -> None:
+        value = self._get(name)
+        if value.state is TransactionState.ONGOING:
+            logger.warning("the transaction %r was open for longer than %d ms: aborted", name, value.timeout_ms)
+            await self._decide_end(name, value.producer, commit=False, by_broker=True)
+
+    def expire(self) -> None:
+        """Delete transactional ids and queries that nobody has used for long."""
+        for number in range(self._log.partitions):
+            table = self._log.find_table(number)
+            entries = [] if table is None else table.decide_expire(self._clock.now_ms(), self._limits)
+            if entries:
+                self._log.write(number, entries)
+
+    # --- within
+
+    def _all(self) -> list[tuple[str, TransactionValue]]:
+        return [item for table in self._log.tables() for item in table]
+
+    def _number(self, name: str) -> int:
+        return self._log.number_of(home_of(name))
+
+    def _table(self, name: str) -> TransactionTable:
+        return self._log.table(home_of(name))
+
+    def _get(self, name: str) -> TransactionValue:
+        value = self._table(name).find(name)
+        assert value is not None, f"the transactional id {name!r} is known"
+        return value
+
+    def _partitions(self, value: TransactionValue) -> Iterator[Partition]:
+        """Yield where the transaction has written, without topics deleted since."""
+        for name in value.partitions:
+            if name.topic in self._image:
+                yield self._replicas.get(name)
+
+    async def _fresh_producer_id(self, name: str) -> int:
+        """Take a new producer id if this transactional id needs one; else -1."""
+        value = self._table(name).find(name)
+        return await self._producer_ids.take() if value is None or is_exhausted(value) else -1
+
+    def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
+        return self._log.write(self._number(name), entries)

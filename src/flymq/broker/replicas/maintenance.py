@@ -1,0 +1,76 @@
+"""What is done to the logs in the background: retention, compaction, checkpoints. Each partition on its own: a disk
+that fails one of them does not keep the others from being looked after."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from flymq.broker.replicas.replicas import Replicas
+from flymq.host.clock import Clock
+from flymq.host.tasks import Tasks, Threads
+from flymq.model.errors import FlyMQError
+from flymq.storage.compaction import compactor
+from flymq.storage.data_directory import PartitionLog
+from flymq.storage.flusher import Flusher
+from flymq.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_EXPIRY_MS = 7 * 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceIntervals:
+    retention_ms: int = 60_000
+    compaction_ms: int = 30_000
+    checkpoint_ms: int = 60_000
+
+
+class Maintenance:
+    """Looks after all partitions, one at a time."""
+
+    def __init__(self, replicas: Replicas, flusher: Flusher, threads: Threads, clock: Clock) -> None:
+        self._replicas = replicas
+        self._flusher = flusher
+        self._threads = threads
+        self._clock = clock
+
+    def start(self, tasks: Tasks, intervals: MaintenanceIntervals) -> None:
+        tasks.spawn("retention", self._repeat(intervals.retention_ms, self.retain))
+        tasks.spawn("compaction", self._repeat(intervals.compaction_ms, self.compact))
+        tasks.spawn("checkpoints", self._repeat(intervals.checkpoint_ms, self.checkpoint))
+
+    async def retain(self, log: PartitionLog) -> None:
+        """Remove what the topic's retention no longer keeps."""
+        now_ms = self._clock.now_ms()
+        log.producers.expire(now_ms - PRODUCER_EXPIRY_MS)
+        removal = log.retain(now_ms)
+        if removal is not None:
+            await self._threads.run(removal)
+
+    async def compact(self, log: PartitionLog) -> None:
+        """Keep the last value of each key, where the topic wants it."""
+        if not isinstance(log, Log):
+            return
+        plan = compactor.plan(log, self._clock.now_ms())
+        if plan is not None:
+            compactor.finish(log, plan, await self._threads.run(plan.run))
+
+    async def checkpoint(self, log: PartitionLog) -> None:
+        """Note how far the log is on disk, so that a restart has little to scan."""
+        if isinstance(log, Log):
+            await self._flusher.checkpoint(log)
+
+    async def _repeat(self, interval_ms: int, work: Callable[[PartitionLog], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            for partition in self._replicas:
+                if partition.log.failure is not None:
+                    continue
+                try:
+                    await work(partition.log)
+                except FlyMQError as error:
+                    logger.error("%s of %s: %s", work.__name__, partition.name, error)

@@ -1,0 +1,239 @@
+"""The partitions that lie on this broker. Opening, closing, leading and following are reactions to the cluster's image.
+
+Nobody asks for a log to be opened: a topic appears in the image, and the replicas that belong here are opened in
+threads and get their role. `settled` tells those who changed a topic when that is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from uuid import UUID
+
+from flymq.broker.replicas.fetching import Fetches
+from flymq.broker.replicas.partition import Partition
+from flymq.cluster.catalog import PartitionState
+from flymq.cluster.image import Image, Topic, TopicChange
+from flymq.host.clock import Clock
+from flymq.host.tasks import Tasks, Threads
+from flymq.model.errors import FlyMQError, NotLeader
+from flymq.model.names import TopicPartition
+from flymq.storage.data_directory import DataDirectory, PartitionLog
+from flymq.storage.flusher import Flusher
+from flymq.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+class Replicas:
+    """All partitions of this broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        image: Image,
+        directory: DataDirectory,
+        flusher: Flusher,
+        clock: Clock,
+        threads: Threads,
+        tasks: Tasks,
+    ) -> None:
+        self.broker_id = broker_id
+        self._image = image
+        self._directory = directory
+        self._flusher = flusher
+        self._clock = clock
+        self._threads = threads
+        self._tasks = tasks
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._by_topic: dict[UUID, dict[int, Partition]] = {}
+        self._working: dict[UUID, asyncio.Task[None]] = {}
+        self._failures: dict[UUID, FlyMQError] = {}
+        self.fetches = Fetches(self.get)
+        self.topic_watchers: list[Callable[[str], None]] = []
+        """Called with the name of a topic that was created, deleted or extended, once its replicas here are ready."""
+        self.role_watchers: list[Callable[[Partition], None]] = []
+        """Called with a partition that has taken another role or leader epoch."""
+
+    # --- find
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Partitions in the order of their names."""
+        return iter([self._partitions[name] for name in sorted(self._partitions)])
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def find(self, name: TopicPartition) -> Partition | None:
+        return self._partitions.get(name)
+
+    def get(self, name: TopicPartition) -> Partition:
+        """Return the partition, or raise why it is not here."""
+        partition = self._partitions.get(name)
+        if partition is None:
+            raise self._why_missing(name)
+        return partition
+
+    def _why_missing(self, name: TopicPartition) -> FlyMQError:
+        try:
+            topic = self._image.get(name[0])
+            leader = topic.state(name[1]).leader
+        except FlyMQError as error:
+            return error
+        if (failure := self._failures.get(topic.topic_id)) is not None:
+            return failure
+        where = "is being opened" if leader == self.broker_id else f"is led by broker {leader}"
+        return NotLeader(f"{TopicPartition(*name)} {where}")
+
+    def of(self, topic: Topic) -> dict[int, Partition]:
+        """Return the partitions of a topic that are open here, by their numbers."""
+        return self._by_topic.get(topic.topic_id, {})
+
+    # --- follow the image
+
+    async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
+        """Open what belongs here; return the partitions that a crash had left behind.
+
+        Batches may have been lost there, so what is written from now on belongs to a new leader epoch.
+        """
+        topics = list(self._image)
+        opened = await asyncio.gather(*(self._open(topic) for topic in topics))
+        recovered = {}
+        for topic, logs in zip(topics, opened, strict=True):
+            self._add(topic, logs)
+            for number, log in logs.items():
+                if isinstance(log, Log) and not log.recovery.clean:
+                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = topic.partitions[number]
+        self._image.watchers.append(self._changed)
+        for topic in self._image:  # what has changed while logs were opened
+            self._changed(TopicChange(topic.name, None, topic))
+        return recovered
+
+    async def settled(self, topic_id: UUID) -> None:
+        """Return when the replicas of a topic are as the image has them; raise what kept one from being opened."""
+        while (task := self._working.get(topic_id)) is not None:
+            await asyncio.wait([task])
+        if (failure := self._failures.get(topic_id)) is not None:
+            if topic_id not in self._by_topic:
+                del self._failures[topic_id]
+            raise failure
+
+    def is_settling(self, topic_id: UUID) -> bool:
+        return topic_id in self._working
+
+    def _changed(self, change: TopicChange) -> None:
+        before, after = change.before, change.after
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            self._remove(before)
+        if after is None:
+            return
+        self._assign_roles(after)
+        if self._missing(after):
+            self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
+
+    def _missing(self, topic: Topic) -> list[int]:
+        """Return the numbers of the partitions that belong here and are not open."""
+        known = self.of(topic)
+        return [
+            number
+            for number, state in enumerate(topic.partitions)
+            if self.broker_id in state.replicas and number not in known
+        ]
+
+    async def _open_missing(self, name: str, topic_id: UUID) -> None:
+        while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
+            try:
+                logs = await self._open(topic)
+            except FlyMQError as error:
+                logger.error("the topic %s cannot be opened: %s", name, error)
+                self._failures[topic_id] = error
+                return
+            current = self._image.find(name)
+            if current is None or current.topic_id != topic_id:  # it was deleted meanwhile
+                await self._remove_files(name, topic_id, list(logs.values()))
+                return
+            self._add(current, logs)
+        self._tell_topic(name)
+
+    async def _open(self, topic: Topic) -> dict[int, PartitionLog]:
+        numbers = self._missing(topic)
+        if not numbers:
+            return {}
+        return await self._threads.run(
+            lambda: {
+                number: self._directory.open(TopicPartition(topic.name, number), topic.topic_id, topic.config)
+                for number in numbers
+            }
+        )
+
+    def _add(self, topic: Topic, logs: dict[int, PartitionLog]) -> None:
+        by_number = self._by_topic.setdefault(topic.topic_id, {})
+        for number, log in logs.items():
+            name = TopicPartition(topic.name, number)
+            assert name not in self._partitions, f"{name} is open already"
+            partition = Partition(name, log, flusher=self._flusher, clock=self._clock)
+            self._partitions[name] = by_number[number] = partition
+        self._assign_roles(topic)
+
+    def _assign_roles(self, topic: Topic) -> None:
+        """Give the open partitions of a topic the role and the settings that the image has for them."""
+        for number, partition in self.of(topic).items():
+            state = topic.partitions[number]
+            leads = state.leader == self.broker_id
+            if partition.log.config != topic.config:
+                partition.configure(topic.config)
+            if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
+                partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
+                for watcher in self.role_watchers:
+                    watcher(partition)
+
+    def _remove(self, topic: Topic) -> None:
+        """Stop serving a deleted topic and remove its files; readers that wait find it gone."""
+        partitions = self._by_topic.pop(topic.topic_id, {})
+        self._failures.pop(topic.topic_id, None)
+        for partition in partitions.values():
+            del self._partitions[partition.name]
+        for partition in partitions.values():
+            partition.wake()
+        self._tell_topic(topic.name)
+        logs = [partition.log for partition in partitions.values()]
+        self._work(topic.topic_id, partial(self._remove_files, topic.name, topic.topic_id, logs))
+
+    async def _remove_files(self, name: str, topic_id: UUID, logs: list[PartitionLog]) -> None:
+        try:
+            await self._threads.run(self._directory.removal(name, topic_id, logs))
+        except FlyMQError as error:
+            logger.error("the files of the deleted topic %s cannot be removed now: %s", name, error)
+            self._failures[topic_id] = error
+
+    def _work(self, topic_id: UUID, work: Callable[[], Awaitable[None]]) -> None:
+        """Do one thing at a time to the files of a topic, in the order in which the image asked for them."""
+        before = self._working.get(topic_id)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            try:
+                await work()
+            finally:
+                if self._working.get(topic_id) is asyncio.current_task():
+                    del self._working[topic_id]
+
+        self._working[topic_id] = self._tasks.spawn(f"replicas of {topic_id}", run())
+
+    def _tell_topic(self, name: str) -> None:
+        for watcher in self.topic_watchers:
+            watcher(name)
+
+    # --- close
+
+    def close(self) -> None:
+        """Close every log with the marker of a clean shutdown; none after a failed fsync, so that a start recovers."""
+        if self._flusher.has_failed:
+            return
+        for partition in self:
+            partition.log.close()
+        self._partitions.clear()
+        self._by_topic.clear()

@@ -1,0 +1,1 @@
+"""The front door of the broker: every operation of every protocol comes in here, with who asks."""

@@ -1,0 +1,34 @@
+"""The cluster as clients see it: its id, its brokers and their addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    cluster_id: str
+    broker_id: int
+    advertised: tuple[str | None, int | None] = (None, None)
+    """Host and port that clients are told; None tells each client the address it dialled."""
+
+    @property
+    def controller_id(self) -> int:
+        return self.broker_id
+
+    def brokers(self, dialled: Address) -> list[BrokerInfo]:
+        """Return all brokers, for a client that has dialled this address."""
+        return [self.this_broker(dialled)]
+
+    def this_broker(self, dialled: Address) -> BrokerInfo:
+        host, port = self.advertised
+        return BrokerInfo(self.broker_id, host or dialled[0], port or dialled[1])

@@ -1,0 +1,359 @@
+"""Consumer groups: membership, committed offsets, administration. What is returned are values, not the groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flymq.broker.coordinators.consumer_groups import Place as Place
+from flymq.broker.coordinators.groups import Committer as Committer
+from flymq.broker.coordinators.groups import Groups as GroupCoordinator
+from flymq.broker.coordinators.groups import Joined as Joined
+from flymq.broker.coordinators.groups import MemberListener as MemberListener
+from flymq.broker.coordinators.groups import OffsetsToCommit
+from flymq.broker.replicas.lag import UNKNOWN as UNKNOWN
+from flymq.broker.replicas.lag import Lag as Lag
+from flymq.broker.safety import Safe
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.gate import Gate, Operation, Resource
+from flymq.broker.service.records import LATEST, Records
+from flymq.coordination.consumer_group import Beat as Beat
+from flymq.coordination.consumer_group import ConsumerGroup
+from flymq.coordination.entries import OffsetValue as OffsetValue
+from flymq.coordination.group import Group
+from flymq.coordination.group import GroupState as GroupState
+from flymq.coordination.group import Join as Join
+from flymq.coordination.groups import AnyGroup
+from flymq.coordination.subscriptions import (
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+    parse_assignment,
+    understand,
+)
+from flymq.host.clock import Clock
+from flymq.model.delivery import Isolation
+from flymq.model.errors import FlyMQError, GroupNotFound
+from flymq.model.names import TopicPartition
+
+NO_OFFSET = -1
+DEFAULT_ASSIGNOR = "range"
+CLASSIC = "classic"
+CONSUMER = "consumer"
+
+
+class NewOffset(NamedTuple):
+    """An offset to commit: the next one to read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(slots=True)
+class WantedMember:
+    """A member whose subscription the broker understands, and to which it assigns partitions."""
+
+    topics: Sequence[str]
+    owned: Iterable[TopicPartition] = ()
+    user_data: bytes = b""
+    assignors: Sequence[str] = ()
+    member_id: str = ""
+    instance: str = ""
+    session_timeout_ms: int = 30_000
+    rebalance_timeout_ms: int = 60_000
+
+
+class SubscribedMember(NamedTuple):
+    """What a member that assigns needs to know of another one."""
+
+    member_id: str
+    instance: str
+    topics: list[str]
+    owned: list[TopicPartition]
+    user_data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    name: str
+    state: GroupState
+    kind: str
+    type: str
+    """`classic`, or `consumer` for KIP-848."""
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """A member of a group of either type; what the other type has is empty."""
+
+    member_id: str
+    instance: str
+    client_id: str
+    host: str
+    assignment: Sequence[TopicPartition]
+    metadata: bytes = b""
+    assignment_bytes: bytes = b""
+    rack: str = ""
+    epoch: int = -1
+    topics: Sequence[str] = ()
+    pattern: str = ""
+    target: Sequence[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """Where a group is in one partition."""
+
+    name: TopicPartition
+    committed: OffsetValue | None
+    lag: Lag
+    reader: str
+    """The member that reads it; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    name: str
+    state: GroupState
+    kind: str
+    type: str
+    assignor: str
+    generation: int
+    members: Sequence[MemberInfo]
+    positions: Sequence[GroupPosition]
+
+
+class Groups:
+    """The verbs on groups."""
+
+    def __init__(self, coordinator: GroupCoordinator, records: Records, gate: Gate, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._records = records
+        self._gate = gate
+        self._clock = clock
+
+    # --- membership
+
+    def join(self, caller: Caller, group: str, join: Join, *, needs_id: bool = False) -> asyncio.Future[Joined]:
+        """Let a member in; the future is done when the generation it is part of begins."""
+        self._check_read(caller, group)
+        return self._coordinator.join(group, join, needs_id=needs_id)
+
+    def subscribe(self, caller: Caller, group: str, member: WantedMember) -> asyncio.Future[Joined]:
+        """Let a member in whose subscription the broker understands."""
+        subscription = Subscription(list(member.topics), list(member.owned), member.user_data)
+        wanted = encode_subscription(subscription)
+        join = Join(
+            tuple((name, wanted) for name in member.assignors or [DEFAULT_ASSIGNOR]),
+            member.member_id,
+            member.instance,
+            caller.client_id or caller.protocol,
+            caller.address,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            assigned_by_broker=True,
+        )
+        return self.join(caller, group, join)
+
+    def subscribed(self, joined: Joined) -> list[SubscribedMember]:
+        """Return what the member that assigns needs to know of everybody."""
+        found = []
+        for member in joined.members:
+            wanted = understand(member.metadata(joined.protocol))
+            found.append(
+                SubscribedMember(member.member_id, member.instance, wanted.topics, wanted.owned, wanted.user_data)
+            )
+        return found
+
+    def sync(
+        self, caller: Caller, group: str, member: Committer, assignments: Mapping[str, bytes] | None = None
+    ) -> asyncio.Future[bytes]:
+        """Return this member's assignment, once it is known; the member that assigns brings everybody's."""
+        self._check_read(caller, group)
+        return self._coordinator.sync(group, member, assignments)
+
+    async def sync_partitions(
+        self,
+        caller: Caller,
+        group: str,
+        member: Committer,
+        assignments: Mapping[str, Iterable[TopicPartition]] | None = None,
+    ) -> list[TopicPartition]:
+        """As `sync`, with partitions for bytes."""
+        encoded = {name: encode_assignment(partitions) for name, partitions in (assignments or {}).items()}
+        return parse_assignment(await self.sync(caller, group, member, encoded))
+
+    def protocol_of(self, caller: Caller, group: str) -> tuple[str, str]:
+        """Return the kind of a classic group and the assignor it uses."""
+        found = self._coordinator.get(group)
+        assert isinstance(found, Group), "only members of a classic group sync"
+        return found.value.kind, found.value.protocol
+
+    def heartbeat(self, caller: Caller, group: str, member: Committer) -> None:
+        self._check_read(caller, group)
+        self._coordinator.heartbeat(group, member)
+
+    def leave(self, caller: Caller, group: str, member_id: str, *, instance: str = "") -> None:
+        self._check_read(caller, group)
+        self._coordinator.leave(group, member_id, instance=instance)
+
+    def beat(self, caller: Caller, group: str, beat: Beat) -> tuple[Place, Safe]:
+        """Take a heartbeat of a group whose members the broker assigns one by one (KIP-848)."""
+        self._check_read(caller, group)
+        return self._coordinator.consumers.heartbeat(group, beat)
+
+    @property
+    def beat_interval_ms(self) -> int:
+        return self._coordinator.consumers.limits.consumer_heartbeat_ms
+
+    def listen(self, group: str, member_id: str, listener: MemberListener) -> None:
+        """Tell a member that lives on this broker when its group rebalances, or has removed it."""
+        self._coordinator.listen(group, member_id, listener)
+
+    def stop_listening(self, group: str, member_id: str) -> None:
+        self._coordinator.stop_listening(group, member_id)
+
+    # --- offsets
+
+    def commit(
+        self, caller: Caller, group: str, committer: Committer, offsets: Mapping[TopicPartition, NewOffset]
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
+        """Commit offsets; return what is wrong with some of them, and when the rest is safe."""
+        self._check_read(caller, group)
+        return self._coordinator.commit(group, committer, self.to_values(offsets))
+
+    def to_values(self, offsets: Mapping[TopicPartition, NewOffset]) -> OffsetsToCommit:
+        now_ms = self._clock.now_ms()
+        return {name: OffsetValue(new.offset, new.leader_epoch, new.metadata, now_ms) for name, new in offsets.items()}
+
+    def committed(self, caller: Caller, group: str) -> Mapping[TopicPartition, OffsetValue]:
+        """Return the committed offsets of a group; none for one that is not known."""
+        self._check_describe(caller, group)
+        return self._coordinator.committed(group)
+
+    def is_stable(self, group: str, partitions: Sequence[TopicPartition] | None) -> bool:
+        """Return whether no transaction is about to commit offsets of these partitions."""
+        return self._coordinator.is_stable(group, partitions)
+
+    async def until_stable(self, group: str, partitions: Sequence[TopicPartition] | None) -> None:
+        await self._coordinator.until_stable(group, partitions)
+
+    def check_reader(self, caller: Caller, group: str, member_id: str, epoch: int) -> None:
+        """Raise if a member asks for offsets in an epoch that is over."""
+        self._coordinator.check_reader(group, member_id, epoch)
+
+    def delete_offsets(
+        self, caller: Caller, group: str, partitions: Collection[TopicPartition]
+    ) -> tuple[set[TopicPartition], Safe]:
+        """Delete committed offsets, except of topics that members read; return those that are read."""
+        self._gate.check(caller, Operation.DELETE, Resource.GROUP, group)
+        in_use = self._coordinator.get(group).topics()
+        kept = {name for name in partitions if name.topic in in_use}
+        return kept, self._coordinator.forget_offsets(group, [name for name in partitions if name not in kept])
+
+    # --- reset
+
+    def check_empty(self, caller: Caller, group: str) -> None:
+        """Raise if the group has members, which would not notice that their offsets change."""
+        self._check_read(caller, group)
+        self._coordinator.check_empty(group)
+
+    def find_reset(self, caller: Caller, name: TopicPartition, at: int) -> tuple[int, int]:
+        """Return offset and leader epoch of a position or time; the end where no record is so late."""
+        isolation = Isolation.READ_COMMITTED
+        found = self._records.find_offset(caller, name, at, isolation)
+        end = self._records.find_offset(caller, name, LATEST, isolation)
+        assert end is not None, "every log has an end"
+        return (end.offset if found is None else found.offset), end.leader_epoch
+
+    # --- administration
+
+    def all(self, caller: Caller) -> list[GroupSummary]:
+        """Return all groups, in the order of their names."""
+        return [
+            GroupSummary(group.name, group.state, group.kind, _type_of(group), len(group.members))
+            for group in self._coordinator.list()
+        ]
+
+    def describe(self, caller: Caller, group: str, *, type_: str | None = None) -> GroupInfo:
+        """Describe a group; one of another type than asked for is not found."""
+        self._check_describe(caller, group)
+        found = self._coordinator.get(group)
+        if type_ is not None and _type_of(found) != type_:
+            raise GroupNotFound(f"{group!r} is not a {type_} group")
+        assignments = found.assignments()
+        readers = {name: member for member, assigned in assignments.items() for name in assigned}
+        committed = found.offsets.committed
+        return GroupInfo(
+            found.name,
+            found.state,
+            found.kind,
+            _type_of(found),
+            found.assignor,
+            found.generation,
+            _members(found, assignments),
+            [
+                self._position(name, committed.get(name), readers.get(name, ""))
+                for name in sorted(readers.keys() | committed.keys())
+            ],
+        )
+
+    def _position(self, name: TopicPartition, committed: OffsetValue | None, reader: str) -> GroupPosition:
+        lag = self._coordinator.lag(name, NO_OFFSET if committed is None else committed.offset)
+        return GroupPosition(name, committed, lag, reader)
+
+    def delete(self, caller: Caller, group: str) -> Safe:
+        """Delete a group without members, and its offsets."""
+        self._gate.check(caller, Operation.DELETE, Resource.GROUP, group)
+        return self._coordinator.delete(group)
+
+    def _check_read(self, caller: Caller, group: str) -> None:
+        self._gate.check(caller, Operation.READ, Resource.GROUP, group)
+
+    def _check_describe(self, caller: Caller, group: str) -> None:
+        self._gate.check(caller, Operation.DESCRIBE, Resource.GROUP, group)
+
+
+def _type_of(group: AnyGroup) -> str:
+    return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+
+
+def _members(group: AnyGroup, assignments: Mapping[str, Sequence[TopicPartition]]) -> list[MemberInfo]:
+    if isinstance(group, Group):
+        return _classic_members(group, assignments)
+    return [
+        MemberInfo(
+            member_id,
+            member.value.instance,
+            member.value.client_id,
+            member.value.host,
+            assignments[member_id],
+            rack=member.value.rack,
+            epoch=member.value.epoch,
+            topics=member.value.topics,
+            pattern=member.value.pattern,
+            target=member.value.target,
+        )
+        for member_id, member in group.members.items()
+    ]
+
+
+def _classic_members(group: Group, assignments: Mapping[str, Sequence[TopicPartition]]) -> list[MemberInfo]:
+    is_stable = group.state is GroupState.STABLE
+    protocol = group.assignor if is_stable else ""
+    return [
+        MemberInfo(
+            member_id,
+            member.value.instance,
+            member.value.client_id,
+            member.value.host,
+            assignments[member_id],
+            metadata=member.value.metadata(protocol) if protocol else b"",
+            assignment_bytes=member.value.assignment if is_stable else b"",
+        )
+        for member_id, member in group.members.items()
+    ]

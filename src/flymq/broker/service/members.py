@@ -1,0 +1,308 @@
+"""Readers and group members that live on the broker, for clients that cannot keep a position or speak a group protocol.
+
+A `Reader` keeps the next offset of each of its partitions: what is pushed to a native client, or sent to a browser, is
+read by one. A `Member` is a reader that belongs to a consumer group: it joins, keeps its assignment, and joins again at
+once when the group rebalances. The client's requests are its heartbeats: a client that is silent for its session
+timeout drops out of the group like any other member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.partition import PartitionRead, View
+from flymq.broker.safety import Safe
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.groups import Committer, Groups, NewOffset, OffsetValue, WantedMember
+from flymq.broker.service.records import EARLIEST, Fetched, Records
+from flymq.host.tasks import Tasks
+from flymq.model.delivery import Isolation
+from flymq.model.errors import (
+    ConsumerNotFound,
+    FlyMQError,
+    GroupFull,
+    MemberFenced,
+    OffsetOutOfRange,
+    RebalanceInProgress,
+    StaleGeneration,
+    UnknownMember,
+)
+from flymq.model.names import TopicPartition
+from flymq.record.reading import end_offset, parse_records
+from flymq.record.record import Record
+
+MEMBERS_MAX = 1_000
+
+
+@dataclass(slots=True)
+class PartTaken:
+    """Records of one partition."""
+
+    name: TopicPartition
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a reader has taken from its partitions; parts without records are left out."""
+
+    parts: list[PartTaken]
+    throttle_ms: int = 0
+
+
+class Reader:
+    """Positions in partitions, and what comes next there."""
+
+    def __init__(self, records: Records, caller: Caller, isolation: Isolation) -> None:
+        self.caller = caller
+        self.isolation = isolation
+        self.positions: dict[TopicPartition, int] = {}
+        """Next offset to read of each partition."""
+        self._records = records
+
+    def start_at(self, name: TopicPartition, position: int) -> None:
+        """Read a partition from a position on: `EARLIEST` or `LATEST`."""
+        found = self._records.find_offset(self.caller, name, position, self.isolation)
+        assert found is not None, "every log has a start and an end"
+        self.positions[name] = found.offset
+
+    def fetch(self, *, bytes_max: int, wait_ms: int) -> Fetched | WaitingFetch[Fetched]:
+        """Read batches on in all partitions, now or when there are some. `moved` tells where to go on."""
+        return self._records.fetch(self.caller, self._query(bytes_max, wait_ms))
+
+    def moved(self, name: TopicPartition, next_offset: int) -> None:
+        """Go on at this offset; a partition that had its turn goes last, so that a full one lets others have theirs."""
+        if name in self.positions:
+            del self.positions[name]
+            self.positions[name] = next_offset
+
+    async def take(self, *, limit: int, bytes_max: int, wait_ms: int) -> Taken:
+        """Return the next records, at most `limit`, and move behind them; wait for some. A partition that cannot be
+        read raises, unless others have records: then it does the next time."""
+        waiting = self._records.fetch_uncounted(self.caller, self._query(bytes_max, wait_ms))
+        return self._take(waiting if isinstance(waiting, Fetched) else await waiting, limit)
+
+    def _query(self, bytes_max: int, wait_ms: int) -> FetchQuery:
+        return FetchQuery(
+            [FetchFrom(name, offset, bytes_max) for name, offset in self.positions.items()],
+            bytes_max=bytes_max,
+            wait_ms_max=wait_ms,
+            view=View.of(self.isolation),
+        )
+
+    def _take(self, fetched: Fetched, limit: int) -> Taken:
+        taken = Taken([])
+        error: FlyMQError | None = None
+        for read in fetched.reads:
+            error = error or read.error
+            if read.slice is None or limit <= 0:
+                continue
+            part = self._take_part(read, read.slice.read(), limit)
+            limit -= len(part.records)
+            self.moved(read.name, part.next_offset)
+            throttle_ms = self._records.gave(self.caller, read.name.topic, len(part.records), read.length)
+            taken.throttle_ms = max(taken.throttle_ms, throttle_ms)
+            taken.parts.append(part)
+        if error is not None and not taken.parts:
+            raise error
+        return taken
+
+    def _take_part(self, read: PartitionRead, run: bytes, limit: int) -> PartTaken:
+        offset = self.positions[read.name]
+        found = parse_records(run, start_offset=offset, aborted=read.aborted)
+        next_offset = found[limit].offset if len(found) > limit else (end_offset(run) or offset)
+        return PartTaken(read.name, found[:limit], next_offset, read.high_watermark)
+
+
+@dataclass(slots=True)
+class NewMember:
+    """What a client wants to read as a member of a group."""
+
+    group: str
+    topics: Sequence[str]
+    session_timeout_ms: int
+    instance: str = ""
+    reset: int = EARLIEST
+    """Where to begin in partitions for which the group has no offset."""
+
+
+class Member(Reader):
+    """One member of a group, between the requests of its client."""
+
+    def __init__(self, members: Members, caller: Caller, wanted: NewMember) -> None:
+        super().__init__(members.records, caller, Isolation.READ_COMMITTED)
+        self.wanted = wanted
+        self.member_id = ""
+        self.generation = -1
+        self._lock = asyncio.Lock()  # two polls at a time would read the same records
+        self._members = members
+        self._must_rejoin = False
+        self._interrupted = asyncio.Event()
+
+    @property
+    def group(self) -> str:
+        return self.wanted.group
+
+    @property
+    def committer(self) -> Committer:
+        return Committer(self.member_id, self.generation, self.wanted.instance)
+
+    # --- the group tells
+
+    def rebalancing(self) -> None:
+        """Join again at once, in the poll that waits or without one: the whole group waits for it."""
+        if not self._must_rejoin:
+            self._must_rejoin = True
+            self._interrupted.set()
+            self._members.tasks.spawn(f"join of {self.member_id}", self._rejoin())
+
+    def removed(self) -> None:
+        self._members.drop(self)
+        self._interrupted.set()
+
+    async def _rejoin(self) -> None:
+        async with self._lock:
+            if self._must_rejoin:  # a poll may have done it
+                with suppress(UnknownMember, MemberFenced):
+                    await self.join()
+
+    # --- the client asks
+
+    async def join(self) -> None:
+        """Become part of the group's next generation."""
+        while True:
+            self._must_rejoin = False
+            try:
+                await self._join()
+                return
+            except RebalanceInProgress:
+                continue  # somebody joined between the generation and its assignment
+
+    async def _join(self) -> None:
+        groups, wanted = self._members.groups, self.wanted
+        asked = WantedMember(
+            wanted.topics,
+            list(self.positions),
+            member_id=self.member_id,
+            instance=wanted.instance,
+            session_timeout_ms=wanted.session_timeout_ms,
+            rebalance_timeout_ms=wanted.session_timeout_ms,
+        )
+        joined = await groups.subscribe(self.caller, self.group, asked)
+        if joined.member_id != self.member_id:
+            self._members.renamed(self, joined.member_id)
+        self.generation = joined.generation
+        assignment = await groups.sync_partitions(self.caller, self.group, self.committer)
+        committed = groups.committed(self.caller, self.group)
+        self.positions = {name: self._start(name, committed.get(name)) for name in assignment}
+
+    def _start(self, name: TopicPartition, committed: OffsetValue | None) -> int:
+        """Return where to read: on from its own position in a partition it keeps, else from its group's."""
+        if name in self.positions:
+            return self.positions[name]
+        if committed is not None:
+            with suppress(OffsetOutOfRange):
+                self._records.check_offset(self.caller, name, committed.offset)
+                return committed.offset
+        self.start_at(name, self.wanted.reset)
+        return self.positions[name]
+
+    def heartbeat(self) -> None:
+        """The client is there. If its group rebalances, the member joins again by itself."""
+        try:
+            self._members.groups.heartbeat(self.caller, self.group, self.committer)
+        except (RebalanceInProgress, StaleGeneration):
+            return
+        except (UnknownMember, MemberFenced) as error:
+            self._members.drop(self)
+            raise ConsumerNotFound(error.message) from None
+
+    async def poll(self, *, limit: int, bytes_max: int, wait_ms: int) -> Taken:
+        """Return the next records; wait at most this long for some."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + wait_ms / 1000
+        async with self._lock:
+            while True:
+                if self._must_rejoin:
+                    await self.join()
+                self.heartbeat()
+                self._interrupted.clear()
+                left_s = max(0.0, ends_s - loop.time())
+                fetched = await self._read(bytes_max, min(left_s, self.wanted.session_timeout_ms / 3000))
+                taken = self._take(fetched, limit)
+                if taken.parts or left_s == 0 or not self._records.may_wait:
+                    return taken
+
+    async def _read(self, bytes_max: int, wait_s: float) -> Fetched:
+        """Read batches; come back early when the group interrupts."""
+        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            if not self.positions:
+                await asyncio.wait([interrupted], timeout=wait_s)
+                return Fetched([])
+            reading = self._records.fetch_uncounted(self.caller, self._query(bytes_max, int(wait_s * 1000)))
+            if isinstance(reading, Fetched):
+                return reading
+            interrupted.add_done_callback(lambda _: reading.finish())
+            return await reading
+        finally:
+            interrupted.cancel()
+
+    def commit(self, offsets: Mapping[TopicPartition, NewOffset]) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
+        try:
+            return self._members.groups.commit(self.caller, self.group, self.committer, offsets)
+        except (UnknownMember, MemberFenced) as error:
+            self._members.drop(self)
+            raise ConsumerNotFound(error.message) from None
+
+    def leave(self) -> None:
+        self._members.drop(self)
+        with suppress(UnknownMember, MemberFenced):  # the group has removed it already
+            self._members.groups.leave(self.caller, self.group, self.member_id, instance=self.wanted.instance)
+
+
+@dataclass(slots=True)
+class Members:
+    """All members that live on this broker."""
+
+    records: Records
+    groups: Groups
+    tasks: Tasks
+    _members: dict[tuple[str, str], Member] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def reader(self, caller: Caller, isolation: Isolation) -> Reader:
+        return Reader(self.records, caller, isolation)
+
+    async def add(self, caller: Caller, wanted: NewMember) -> Member:
+        """Join a group on behalf of a client."""
+        if len(self._members) >= MEMBERS_MAX:
+            raise GroupFull(f"this broker keeps at most {MEMBERS_MAX} members for clients", hint="Delete some first.")
+        member = Member(self, caller, wanted)
+        await member.join()
+        return member
+
+    def get(self, group: str, member_id: str) -> Member:
+        member = self._members.get((group, member_id))
+        if member is None:
+            raise ConsumerNotFound(f"the group {group!r} has no consumer {member_id!r} on this broker")
+        return member
+
+    def renamed(self, member: Member, member_id: str) -> None:
+        """The group has given a member its id, or another one."""
+        self.drop(member)
+        member.member_id = member_id
+        self._members[member.group, member_id] = member
+        self.groups.listen(member.group, member_id, member)
+
+    def drop(self, member: Member) -> None:
+        if self._members.pop((member.group, member.member_id), None) is not None:
+            self.groups.stop_listening(member.group, member.member_id)

@@ -1,0 +1,30 @@
+"""The front door. Every operation of every protocol is a call of one of these, with who asks as its first argument.
+
+The service owns what holds for all protocols: the guard of internal topics and rights (gate.py), quota, traffic and the
+count of failures (accounts.py), creation on first use. Gateways translate their protocol into these calls and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flymq.broker.access.login import Access
+from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.cluster import Cluster
+from flymq.broker.service.groups import Groups
+from flymq.broker.service.members import Members
+from flymq.broker.service.records import Records
+from flymq.broker.service.topics import Topics
+from flymq.broker.service.transactions import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    cluster: Cluster
+    topics: Topics
+    records: Records
+    groups: Groups
+    transactions: Transactions
+    members: Members
+    access: Access
+    accounts: Accounts

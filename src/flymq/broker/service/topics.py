@@ -1,0 +1,141 @@
+"""Topics, and the cluster they are in: list, describe, create, change, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flymq.broker.admin import Admin
+from flymq.broker.admin import TopicDefaults as TopicDefaults
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.gate import Gate, Operation, Resource
+from flymq.cluster.catalog import PartitionState
+from flymq.cluster.image import Image
+from flymq.cluster.image import Topic as Topic
+from flymq.model.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition: who leads it, and, where a replica lies here, what is in it."""
+
+    number: int
+    state: PartitionState
+    start_offset: int = -1
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    size: int = 0
+    is_offline: bool = False
+
+
+class Topics:
+    """The verbs on topics."""
+
+    def __init__(self, image: Image, replicas: Replicas, admin: Admin, gate: Gate) -> None:
+        self._image = image
+        self._replicas = replicas
+        self._admin = admin
+        self._gate = gate
+
+    # --- look
+
+    @property
+    def defaults(self) -> TopicDefaults:
+        """What a topic is like when its creator does not say."""
+        return self._admin.defaults
+
+    def all(self, caller: Caller, *, internal: bool = True) -> list[Topic]:
+        """Return the topics in the order of their names."""
+        return [topic for topic in self._image if internal or not topic.is_internal]
+
+    def exists(self, caller: Caller, name: str) -> bool:
+        return name in self._image
+
+    def get(self, caller: Caller, name: str) -> Topic:
+        self._gate.check(caller, Operation.DESCRIBE, Resource.TOPIC, name)
+        return self._image.get(name)
+
+    def get_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
+        topic = self._image.get_by_id(topic_id)
+        self._gate.check(caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        return topic
+
+    def find_by_id(self, caller: Caller, topic_id: bytes) -> Topic | None:
+        return self._image.find_by_id(topic_id)
+
+    def partitions(self, caller: Caller, topic: Topic) -> list[PartitionInfo]:
+        """Describe the partitions of a topic."""
+        here = self._replicas.of(topic)
+        return [_info(number, state, here.get(number)) for number, state in enumerate(topic.partitions)]
+
+    def partition(self, caller: Caller, name: TopicPartition) -> PartitionInfo:
+        """Describe one partition, which must be here."""
+        state = self.get(caller, name.topic).state(name.partition)
+        return _info(name.partition, state, self._replicas.get(name))
+
+    def is_partition(self, caller: Caller, name: TopicPartition) -> bool:
+        topic = self._image.find(name.topic)
+        return topic is not None and 0 <= name.partition < len(topic.partitions)
+
+    # --- change
+
+    async def create(
+        self,
+        caller: Caller,
+        name: str,
+        *,
+        partitions: int = 0,
+        replication_factor: int = 0,
+        settings: Mapping[str, Any] | None = None,
+        validate_only: bool = False,
+    ) -> Topic | None:
+        """Create a topic; 0 leaves a number to the defaults. None when it was only to be validated."""
+        self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
+        return await self._admin.create(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            settings=settings,
+            validate_only=validate_only,
+        )
+
+    async def get_or_create(self, caller: Caller, name: str) -> Topic:
+        """Return a topic, created on first use where the settings allow it."""
+        if name not in self._image:
+            self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
+        return await self._admin.get_or_create(name)
+
+    async def alter(
+        self, caller: Caller, name: str, settings: Mapping[str, Any], *, validate_only: bool = False
+    ) -> None:
+        """Change settings of a topic; None resets one to its default."""
+        self._gate.check(caller, Operation.ALTER_CONFIGS, Resource.TOPIC, name)
+        await self._admin.alter(name, settings, validate_only=validate_only)
+
+    async def add_partitions(self, caller: Caller, name: str, partitions: int, *, validate_only: bool = False) -> None:
+        """Extend a topic to `partitions` partitions in all."""
+        self._gate.check(caller, Operation.ALTER, Resource.TOPIC, name)
+        await self._admin.add_partitions(name, partitions, validate_only=validate_only)
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        """Delete a topic and its records."""
+        self._gate.check(caller, Operation.DELETE, Resource.TOPIC, name)
+        await self._admin.delete(name)
+
+
+def _info(number: int, state: PartitionState, partition: Partition | None) -> PartitionInfo:
+    if partition is None:
+        return PartitionInfo(number, state)
+    log = partition.log
+    return PartitionInfo(
+        number,
+        state,
+        log.start_offset,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.size,
+        log.failure is not None,
+    )

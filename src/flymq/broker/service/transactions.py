@@ -1,0 +1,132 @@
+"""Producer ids and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from flymq.broker.coordinators.groups import Committer
+from flymq.broker.coordinators.producer_ids import ProducerIds
+from flymq.broker.coordinators.transactions import Transactions as TransactionCoordinator
+from flymq.broker.safety import Safe
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
+from flymq.broker.service.groups import Groups, NewOffset
+from flymq.cluster.image import Image
+from flymq.coordination.attempts import Attempt
+from flymq.coordination.entries import ProducerIdentity as ProducerIdentity
+from flymq.coordination.entries import TransactionState as TransactionState
+from flymq.coordination.entries import TransactionValue as TransactionValue
+from flymq.model.errors import FlyMQError, InvalidTransactionState
+from flymq.model.names import TopicPartition
+
+
+class Transactions:
+    """The verbs on transactions."""
+
+    def __init__(
+        self,
+        coordinator: TransactionCoordinator,
+        producer_ids: ProducerIds,
+        image: Image,
+        groups: Groups,
+        gate: Gate,
+    ) -> None:
+        self._coordinator = coordinator
+        self._producer_ids = producer_ids
+        self._image = image
+        self._groups = groups
+        self._gate = gate
+
+    async def new_producer(self, caller: Caller) -> ProducerIdentity:
+        """Return an identity for a producer that is idempotent and uses no transactions."""
+        self._gate.check(caller, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME)
+        return ProducerIdentity(await self._producer_ids.take(), 0)
+
+    async def init(
+        self, caller: Caller, name: str, timeout_ms: int, *, expected: ProducerIdentity | None = None
+    ) -> ProducerIdentity:
+        """Give the transactional id to this producer: fence the one before, and abort what it left open."""
+        self._check_write(caller, name)
+        return await self._coordinator.init(name, timeout_ms, expected=expected)
+
+    def begin(self, caller: Caller, name: str, producer: ProducerIdentity) -> None:
+        self._check_write(caller, name)
+        self._coordinator.begin(name, producer)
+
+    def check_partitions(
+        self, caller: Caller, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, FlyMQError]:
+        """Return what keeps a transaction from writing to some of these partitions."""
+        errors = {}
+        for name in partitions:
+            try:
+                self._gate.check_write(caller, name.topic)
+                self._image.state(name)
+            except FlyMQError as error:
+                errors[name] = error
+        return errors
+
+    def add(
+        self,
+        caller: Caller,
+        name: str,
+        producer: ProducerIdentity,
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        groups: Sequence[str] = (),
+    ) -> Safe:
+        """Let a transaction reach further partitions and groups; begin it if none is open."""
+        self._check_write(caller, name)
+        for group in groups:
+            self._gate.check(caller, Operation.READ, Resource.GROUP, group)
+        try:
+            return self._coordinator.add(name, producer, partitions=partitions, groups=groups)
+        except InvalidTransactionState:
+            self._coordinator.begin(name, producer)
+            return self._coordinator.add(name, producer, partitions=partitions, groups=groups)
+
+    def commit_offsets(
+        self,
+        caller: Caller,
+        name: str,
+        producer: ProducerIdentity,
+        group: str,
+        committer: Committer,
+        offsets: Mapping[TopicPartition, NewOffset],
+    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
+        """Commit offsets with the transaction; return what is wrong with some, and when the rest is safe."""
+        self._check_write(caller, name)
+        self._gate.check(caller, Operation.READ, Resource.GROUP, group)
+        return self._coordinator.commit_offsets(name, producer, group, committer, self._groups.to_values(offsets))
+
+    async def end(
+        self, caller: Caller, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
+    ) -> ProducerIdentity:
+        """Commit or abort; return who the producer is from now on. To ask again is harmless."""
+        self._check_write(caller, name)
+        return await self._coordinator.end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
+
+    async def commit_attempts(
+        self, caller: Caller, query: str, batch: int, listed: Mapping[str, ProducerIdentity]
+    ) -> None:
+        """Commit the listed attempts of a query's batch, all at once, and drop its others; once."""
+        self._check_write(caller, query)
+        await self._coordinator.commit_attempts(Attempt(query, batch), listed)
+
+    # --- administration
+
+    def all(self, caller: Caller) -> list[tuple[str, TransactionValue]]:
+        """Return all transactional ids and what is known of them, in the order of the ids."""
+        return self._coordinator.known()
+
+    def get(self, caller: Caller, name: str) -> TransactionValue:
+        self._gate.check(caller, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
+        return self._coordinator.get(name)
+
+    async def abort(self, caller: Caller, name: str) -> None:
+        """Abort what a transactional id has open, in place of its producer."""
+        self._check_write(caller, name)
+        await self._coordinator.abort(name)
+
+    def _check_write(self, caller: Caller, name: str) -> None:
+        self._gate.check(caller, Operation.WRITE, Resource.TRANSACTIONAL_ID, name)

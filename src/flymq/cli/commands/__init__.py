@@ -1,0 +1,1 @@
+"""The commands: `flymq NAME` is the object NAME of the module NAME here."""

@@ -1,0 +1,1 @@
+"""Text formats of the command line: durations and sizes, start positions, messages."""

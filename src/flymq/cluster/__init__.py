@@ -1,0 +1,1 @@
+"""What the brokers agree on: topics, partitions and their leaders."""

@@ -1,0 +1,199 @@
+"""What the metadata store holds about topics, and in which form.
+
+    t/<topic>                 TopicSpec: id, number of partitions, settings
+    p/<topic id>/<partition>  PartitionState: leader, leader epoch, replicas, in-sync replicas
+    gone/<topic id>           name of a deleted topic whose files are still to be removed
+    pid/next                  first producer id that was never handed out
+    cluster                   id of the cluster, chosen at its first start
+
+A topic exists when `t/<topic>` does: partitions are written before it and removed with it. Every change is one txn that
+happens as a whole or raises, and returns the revision at which it is visible. image.py reads what is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from flymq.metadata.store import (
+    TXN_OPS_MAX,
+    Delete,
+    DeletePrefix,
+    Get,
+    MetadataStore,
+    Put,
+    has_value,
+    is_absent,
+    modified_at,
+)
+from flymq.model.errors import TopicExists, TopicNotFound
+from flymq.model.names import TopicPartition
+
+TOPIC_PREFIX = "t/"
+PARTITION_PREFIX = "p/"
+
+Overrides = dict[str, str | int]
+"""The settings that were given for a topic; all others have the broker's defaults."""
+T = TypeVar("T")
+
+PRODUCER_IDS_PER_BLOCK = 1000
+
+
+class TopicSpec(msgspec.Struct, frozen=True):
+    """A topic as it was asked for."""
+
+    topic_id: UUID
+    partitions: int
+    replication_factor: int = 1
+    settings: Overrides = {}
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """Who leads a partition, under which epoch, and where its replicas are."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class Catalog:
+    """Reads and writes these keys."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    # --- topics
+
+    async def create(self, topic: str, spec: TopicSpec, partitions: Sequence[PartitionState]) -> int:
+        await self._put_partitions(spec.topic_id, 0, partitions)
+        result = await self._store.txn([is_absent(_topic_key(topic))], [_put(_topic_key(topic), spec)])
+        if not result.succeeded:
+            await self._store.txn(success=[DeletePrefix(f"{PARTITION_PREFIX}{spec.topic_id}/")])
+            raise TopicExists(f"the topic {topic!r} exists already")
+        return result.revision
+
+    async def add_partitions(
+        self, topic: str, old: TopicSpec, new: TopicSpec, partitions: Sequence[PartitionState]
+    ) -> int:
+        await self._put_partitions(new.topic_id, old.partitions, partitions)
+        return await self.replace(topic, old, new)
+
+    async def replace(self, topic: str, old: TopicSpec, new: TopicSpec) -> int:
+        """Change a topic, unless somebody else was faster."""
+        result = await self._store.txn([has_value(_topic_key(topic), _encode(old))], [_put(_topic_key(topic), new)])
+        if not result.succeeded:
+            raise _changed_meanwhile(topic)
+        return result.revision
+
+    async def delete(self, topic: str, spec: TopicSpec) -> int:
+        result = await self._store.txn(
+            [has_value(_topic_key(topic), _encode(spec))],
+            [
+                Delete(_topic_key(topic)),
+                DeletePrefix(f"{PARTITION_PREFIX}{spec.topic_id}/"),
+                Put(f"gone/{spec.topic_id}", topic.encode()),
+            ],
+        )
+        if not result.succeeded:
+            raise _changed_meanwhile(topic)
+        return result.revision
+
+    async def gone(self) -> dict[UUID, str]:
+        """Return the deleted topics whose files may still be there."""
+        snapshot = await self._store.range("gone/")
+        return {UUID(e.key.removeprefix("gone/")): e.value.decode() for e in snapshot.entries}
+
+    async def forget_gone(self, topic_id: UUID) -> None:
+        await self._store.txn(success=[Delete(f"gone/{topic_id}")])
+
+    # --- partitions
+
+    async def raise_leader_epochs(self, states: Mapping[tuple[UUID, TopicPartition], PartitionState]) -> int:
+        """Give partitions the next leader epoch. One that was changed by somebody else meanwhile keeps its own."""
+        revision = 0
+        for some in _blocks(list(states.items())):
+            compares, puts = [], []
+            for (topic_id, name), state in some:
+                key = partition_key(topic_id, name.partition)
+                compares.append(has_value(key, _encode(state)))
+                puts.append(_put(key, msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 1)))
+            result = await self._store.txn(compares, puts)
+            if not result.succeeded and len(some) > 1:
+                for one in some:
+                    revision = max(revision, await self.raise_leader_epochs(dict([one])))
+            revision = max(revision, result.revision)
+        return revision
+
+    async def _put_partitions(self, topic_id: UUID, first: int, partitions: Sequence[PartitionState]) -> None:
+        puts = [_put(partition_key(topic_id, first + at), state) for at, state in enumerate(partitions)]
+        for some in _blocks(puts):
+            await self._store.txn(success=some)
+
+    # --- the cluster
+
+    async def cluster_id(self, proposed: str) -> str:
+        """Return the cluster's id; the proposed one becomes it at the first start."""
+        result = await self._store.txn(
+            [is_absent("cluster")], [Put("cluster", proposed.encode())], failure=[Get("cluster")]
+        )
+        if result.succeeded:
+            return proposed
+        found = result.found[0]
+        assert found is not None
+        return found.value.decode()
+
+    async def take_producer_ids(self) -> range:
+        """Return a block of producer ids that nobody else gets, ever."""
+        while True:
+            found = (await self._store.range("pid/next")).entries
+            start = int(found[0].value) if found else 0
+            unchanged = modified_at("pid/next", found[0].mod_revision) if found else is_absent("pid/next")
+            end = start + PRODUCER_IDS_PER_BLOCK
+            if (await self._store.txn([unchanged], [Put("pid/next", str(end).encode())])).succeeded:
+                return range(start, end)
+
+
+# --- keys and values ------------------------------------------------------------------------------------------------
+
+
+def partition_key(topic_id: UUID, partition: int) -> str:
+    return f"{PARTITION_PREFIX}{topic_id}/{partition}"
+
+
+def parse_partition_key(key: str) -> tuple[UUID, int]:
+    topic_id, _, partition = key.removeprefix(PARTITION_PREFIX).partition("/")
+    return UUID(topic_id), int(partition)
+
+
+def parse_topic(value: bytes) -> TopicSpec:
+    return msgspec.json.decode(value, type=TopicSpec)
+
+
+def parse_partition(value: bytes) -> PartitionState:
+    return msgspec.json.decode(value, type=PartitionState)
+
+
+def _topic_key(topic: str) -> str:
+    return f"{TOPIC_PREFIX}{topic}"
+
+
+def _put(key: str, value: msgspec.Struct) -> Put:
+    return Put(key, _encode(value))
+
+
+def _encode(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value, order="sorted")
+
+
+def _blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield as many at a time as a txn takes."""
+    for start in range(0, len(items), TXN_OPS_MAX):
+        yield items[start : start + TXN_OPS_MAX]
+
+
+def _changed_meanwhile(topic: str) -> TopicNotFound:
+    return TopicNotFound(f"the topic {topic!r} was changed or deleted at the same time", hint="Try again.")

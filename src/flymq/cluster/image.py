@@ -1,0 +1,234 @@
+"""What the cluster is: all topics, their partitions, leaders and epochs, as far as this broker has heard.
+
+An image is fed by the metadata store alone: `load` reads everything at one revision, `follow` applies every later one
+in order. Nobody writes to it. Whoever changes the store (broker/admin.py) waits with `until` for the revision of the
+change to arrive here; opening, closing and leading partitions (broker/replicas) are reactions to what arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from flymq.cluster.catalog import (
+    PARTITION_PREFIX,
+    TOPIC_PREFIX,
+    PartitionState,
+    TopicSpec,
+    parse_partition,
+    parse_partition_key,
+    parse_topic,
+)
+from flymq.metadata.store import EventBatch, MetadataStore
+from flymq.model.errors import PartitionNotFound, RevisionCompacted, TopicIdNotFound, TopicNotFound
+from flymq.model.names import TopicPartition, is_internal
+from flymq.model.topic_config import TopicConfig
+
+ALL_KEYS = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic at one revision. A change makes a new one; this one stays as it is."""
+
+    name: str
+    spec: TopicSpec
+    config: TopicConfig
+    partitions: tuple[PartitionState, ...]
+    """By their numbers, from 0."""
+
+    @property
+    def topic_id(self) -> UUID:
+        return self.spec.topic_id
+
+    @property
+    def replication_factor(self) -> int:
+        return self.spec.replication_factor
+
+    @property
+    def is_internal(self) -> bool:
+        return is_internal(self.name)
+
+    def state(self, partition: int) -> PartitionState:
+        if not 0 <= partition < len(self.partitions):
+            raise PartitionNotFound(
+                f"the topic {self.name!r} has the partitions 0 to {len(self.partitions) - 1}, not {partition}"
+            )
+        return self.partitions[partition]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """A topic before and after a revision; None: there was or is none of this name."""
+
+    name: str
+    before: Topic | None
+    after: Topic | None
+
+
+class Image:
+    """All topics of the cluster at one revision."""
+
+    def __init__(self, store: MetadataStore, defaults: TopicConfig) -> None:
+        self._store = store
+        self._defaults = defaults
+        self._specs: dict[str, TopicSpec] = {}
+        self._states: dict[UUID, dict[int, PartitionState]] = {}
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._names: list[str] | None = []  # sorted; None: to be sorted again
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self.revision = 0
+        self.watchers: list[Callable[[TopicChange], None]] = []
+        """Called for every topic that has changed, in the order of the revisions."""
+
+    # --- find
+
+    def __iter__(self) -> Iterator[Topic]:
+        """Topics in the order of their names."""
+        if self._names is None:
+            self._names = sorted(self._topics)
+        return iter([self._topics[name] for name in self._names])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def find(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def get(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(f"there is no topic {name!r}")
+        return topic
+
+    def get_by_id(self, topic_id: bytes) -> Topic:
+        """Return the topic with this id, given by its 16 bytes; one created later under the same name has another."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise TopicIdNotFound(f"there is no topic with the id {topic_id.hex()}")
+        return topic
+
+    def find_by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def state(self, name: TopicPartition) -> PartitionState:
+        return self.get(name.topic).state(name.partition)
+
+    def partition_counts(self) -> dict[str, int]:
+        return {name: len(topic.partitions) for name, topic in self._topics.items()}
+
+    # --- follow the store
+
+    async def load(self) -> None:
+        """Read everything at one revision."""
+        snapshot = await self._store.range(ALL_KEYS)
+        specs: dict[str, TopicSpec] = {}
+        states: dict[UUID, dict[int, PartitionState]] = {}
+        for entry in snapshot.entries:
+            if entry.key.startswith(TOPIC_PREFIX):
+                specs[entry.key.removeprefix(TOPIC_PREFIX)] = parse_topic(entry.value)
+            elif entry.key.startswith(PARTITION_PREFIX):
+                topic_id, number = parse_partition_key(entry.key)
+                states.setdefault(topic_id, {})[number] = parse_partition(entry.value)
+        names = self._topics.keys() | specs.keys()
+        self._specs, self._states = specs, states
+        self._refresh(sorted(names))
+        self._arrived(snapshot.revision)
+
+    async def follow(self) -> None:
+        """Apply every change, in order, until the store is closed."""
+        try:
+            while True:
+                try:
+                    async for batch in self._store.watch(ALL_KEYS, from_revision=self.revision + 1):
+                        self._apply(batch)
+                    return
+                except RevisionCompacted:
+                    await self.load()
+        finally:
+            for _, future in self._waiting:  # nothing arrives any more
+                future.cancel()
+
+    async def until(self, revision: int) -> None:
+        """Return when the change that took this revision can be seen here."""
+        if self.revision >= revision:
+            return
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((revision, arrived))
+        await arrived
+
+    def _apply(self, batch: EventBatch) -> None:
+        changed: dict[str, None] = {}
+        ids: set[UUID] = set()
+        for key, entry in batch.events:
+            if key.startswith(TOPIC_PREFIX):
+                name = key.removeprefix(TOPIC_PREFIX)
+                if entry is None:
+                    self._specs.pop(name, None)
+                else:
+                    self._specs[name] = parse_topic(entry.value)
+                changed[name] = None
+            elif key.startswith(PARTITION_PREFIX):
+                topic_id, number = parse_partition_key(key)
+                ids.add(topic_id)
+                self._put_state(topic_id, number, None if entry is None else parse_partition(entry.value))
+        for topic_id in ids:
+            if (topic := self._by_id.get(topic_id.bytes)) is not None:
+                changed[topic.name] = None
+        self._refresh(changed)
+        self._arrived(batch.revision)
+
+    def _put_state(self, topic_id: UUID, number: int, state: PartitionState | None) -> None:
+        states = self._states.setdefault(topic_id, {})
+        if state is not None:
+            states[number] = state
+            return
+        states.pop(number, None)
+        if not states:
+            del self._states[topic_id]
+
+    def _refresh(self, names: Iterable[str]) -> None:
+        """Bring topics up to date and tell the watchers, once all of them are."""
+        changes = []
+        for name in names:
+            before, after = self._topics.get(name), self._build(name)
+            if before == after:
+                continue
+            if before is not None:
+                del self._topics[name], self._by_id[before.topic_id.bytes]
+            if after is not None:
+                self._topics[name] = self._by_id[after.topic_id.bytes] = after
+            if before is None or after is None:
+                self._names = None
+            if before is not None and after is not None and before.topic_id == after.topic_id:
+                for old, new in zip(before.partitions, after.partitions, strict=False):
+                    assert new.leader_epoch >= old.leader_epoch, f"a leader epoch of {name} went back"
+            changes.append(TopicChange(name, before, after))
+        for change in changes:
+            for watcher in self.watchers:
+                watcher(change)
+
+    def _build(self, name: str) -> Topic | None:
+        spec = self._specs.get(name)
+        if spec is None:
+            return None
+        states = self._states.get(spec.topic_id, {})
+        partitions = tuple(states[number] for number in range(spec.partitions))
+        return Topic(name, spec, self._defaults.with_changes(spec.settings), partitions)
+
+    def _arrived(self, revision: int) -> None:
+        assert revision >= self.revision, "revisions only grow"
+        self.revision = revision
+        still_waiting = []
+        for wanted, future in self._waiting:
+            if wanted > revision:
+                still_waiting.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = still_waiting

@@ -1,0 +1,1 @@
+"""What the broker knows about itself: metrics, health, diagnosis."""

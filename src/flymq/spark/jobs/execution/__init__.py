@@ -1,0 +1,1 @@
+"""Run pipelines: their state on disk, the Spark session and query of a run, its progress."""

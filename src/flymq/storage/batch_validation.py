@@ -1,0 +1,157 @@
+"""Validate batches before they enter a log: offsets assigned, duplicates recognised, no record decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flymq.model.delivery import TimestampType
+from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, UnknownLeaderEpoch, UnsupportedCompression
+from flymq.model.topic_config import TopicConfig
+from flymq.record.codec import assign_batch
+from flymq.record.compression import Compression
+from flymq.record.control import parse_marker
+from flymq.record.header import (
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    check_batch,
+    set_log_append_time,
+)
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.segments.segment import OFFSETS_MAX
+
+_ASSIGNED_BYTES = 16  # of a batch: they lie in front, outside the checksum
+_BROKERS_BITS = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
+_COMPRESSION_MAX = int(max(Compression))
+
+
+@dataclass(slots=True)
+class Appended:
+    """Where a run of batches stands in the log."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int = NO_TIMESTAMP
+    """The broker's time, when the topic uses it; else -1."""
+    repeated: bool = False
+    """The batch was in the log already; these are the offsets it got then."""
+
+
+@dataclass(slots=True)
+class Admitted:
+    """Batches ready to be written."""
+
+    pieces: list[Buffer]
+    headers: list[BatchHeader]
+    size: int
+
+    def batch(self, position: int, header: BatchHeader) -> memoryview:
+        """Return the batch at `position` of the whole."""
+        whole = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        return memoryview(whole)[position : position + header.size]
+
+
+def admit(
+    batches: Buffer, *, next_offset: int, leader_epoch: int, producers: Producers, config: TopicConfig, now_ms: int
+) -> Admitted | Appended:
+    """Check batches from a client and assign their offsets; or return the offsets of a duplicate."""
+    view = memoryview(batches)
+    if not view:
+        raise EmptyBatch("no batch to append")
+    pieces: list[Buffer] = []
+    headers: list[BatchHeader] = []
+    position, size = 0, len(view)
+    while position < size:
+        assigned, header = assign_batch(view, position, next_offset, leader_epoch)
+        _check_from_client(header, config)
+        start, position = position, position + header.size
+        if header.producer_id >= 0:
+            if position - start != size:
+                raise InvalidBatch("a producer with an id sends one batch at a time to a partition")
+            if (known := producers.find_duplicate(header)) is not None:
+                append_time_ms = known.timestamp if config.timestamp_type is TimestampType.LOG_APPEND else NO_TIMESTAMP
+                return Appended(known.base_offset, known.last_offset, append_time_ms, repeated=True)
+        if config.timestamp_type is TimestampType.LOG_APPEND:
+            timed = _with_append_time(view[start:position], header, now_ms)
+            assigned, header = assign_batch(timed, 0, next_offset, leader_epoch)
+            pieces += (assigned, timed[_ASSIGNED_BYTES:])
+        else:
+            pieces += (assigned, view[start + _ASSIGNED_BYTES : position])
+        headers.append(header)
+        next_offset = header.next_offset
+    return Admitted(pieces, headers, size)
+
+
+def admit_as_is(batches: Buffer, *, next_offset: int, last_epoch: int, leader_epoch: int) -> Admitted:
+    """Check a run of batches that have their offsets from the leader of `leader_epoch`, and keep them byte for byte.
+
+    `last_epoch` is the epoch of the last batch in the log.
+    """
+    view = memoryview(batches)
+    if not view:
+        raise EmptyBatch("no batch to append")
+    admitted = Admitted([view], [], len(view))
+    position, first_offset = 0, next_offset
+    while position < len(view):
+        header = check_batch(view, position)
+        if header.base_offset < next_offset:
+            raise InvalidBatch(f"the log continues at offset {next_offset}, the batch begins at {header.base_offset}")
+        if header.last_offset - first_offset > OFFSETS_MAX:
+            raise InvalidBatch(f"the batch ends at offset {header.last_offset}, too far after {first_offset}")
+        if header.leader_epoch > leader_epoch:
+            raise UnknownLeaderEpoch(
+                f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, "
+                f"it was fetched from the leader of epoch {leader_epoch}"
+            )
+        if header.leader_epoch < last_epoch:
+            raise InvalidBatch(
+                f"the batch at offset {header.base_offset} is of leader epoch {header.leader_epoch}, "
+                f"the one before it of {last_epoch}"
+            )
+        if header.is_control:
+            parse_marker(view, position)  # what is in the log must be replayable
+        admitted.headers.append(header)
+        next_offset, last_epoch = header.next_offset, header.leader_epoch
+        position += header.size
+    return admitted
+
+
+def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admitted:
+    """Give a control batch, made by the broker itself, its offset."""
+    assigned, header = assign_batch(batch, 0, next_offset, leader_epoch)
+    assert header.is_control
+    return Admitted([assigned, memoryview(batch)[_ASSIGNED_BYTES:]], [header], header.size)
+
+
+def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
+    if not 0 <= header.attributes <= _COMPRESSION_MAX:  # most batches have no flag set
+        _check_attributes(header)
+    if header.record_count < 1:
+        raise EmptyBatch
+    if header.record_count != header.last_offset_delta + 1:
+        raise InvalidBatch(
+            f"{header.record_count} records cannot span the offsets 0 to {header.last_offset_delta} of a new batch"
+        )
+    if header.size > config.max_message_bytes:
+        raise MessageTooLarge(f"the batch has {header.size} bytes, the topic takes {config.max_message_bytes}")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        raise InvalidBatch("a batch with a producer id needs an epoch and a sequence")
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    if header.is_control:
+        raise InvalidBatch("only the broker writes control batches")
+    if header.attributes & _BROKERS_BITS:
+        raise InvalidBatch("only the broker sets a log append time or a delete horizon")
+    if header.compression > _COMPRESSION_MAX:
+        raise UnsupportedCompression(f"compression {header.compression} is not known")
+    if header.is_transactional and header.producer_id < 0:
+        raise InvalidBatch("a transactional batch needs a producer id")
+
+
+def _with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> memoryview:
+    copy = bytearray(batch)
+    set_log_append_time(copy, 0, header, now_ms)
+    return memoryview(copy)

@@ -1,0 +1,1 @@
+"""Keep the last record of each key: rewrite sealed segments and swap them in so that a crash leaves old or new."""

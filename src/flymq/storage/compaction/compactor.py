@@ -1,0 +1,286 @@
+"""Keep only the last value of each key, in sealed segments, without touching order or offsets.
+
+A run takes three steps, so that the loop is never blocked and a crash at any point leaves the old or the new state:
+
+1. `plan` (on the loop): which segments, and what is known of transactions and producers.
+2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
+   in `compacting/` and fsync them.
+3. `finish` (on the loop): decide for each with one rename, then remove the old files and put the new one in their
+   place (segment_swap.py). A crash after the decision is repaired at opening. Segments that retention or truncation
+   took since the plan was made are left alone.
+
+Removed: records with a later one of the same key, records of aborted transactions, and, once they were kept for
+`delete.retention.ms` since compaction first saw them, tombstones and markers of transactions of which nothing is left.
+Kept: records without a key, everything from the first open transaction on, the last batch of each producer
+(emptied: its sequence number identifies duplicates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flymq.host.disk import Disk
+from flymq.model.errors import InvalidBatch, StorageError
+from flymq.model.topic_config import TopicConfig
+from flymq.record.batch import parse_batch, retain
+from flymq.record.header import BatchHeader, check_batch
+from flymq.record.record import Record
+from flymq.storage.compaction.segment_swap import SCRATCH_NAME, decide_swap, finish_swaps
+from flymq.storage.log import Log
+from flymq.storage.recovery.checkpoint import Compacted
+from flymq.storage.segments.segment import (
+    DATA_SUFFIX,
+    INDEX_SUFFIX,
+    OFFSETS_MAX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_name,
+)
+
+KEYS_MAX = 1 << 21
+"""Keys held in memory at once. At the limit a run ends; the next one continues from there."""
+
+
+@dataclass(slots=True)
+class CompactionResult:
+    """What a run changed."""
+
+    groups: list[list[int]] = field(default_factory=list)
+    """Base offsets of segments that became one."""
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+@dataclass(slots=True)
+class CompactionPlan:
+    """Everything a run needs, copied, so that it can work while the log is in use."""
+
+    disk: Disk
+    directory: Path
+    config: TopicConfig
+    now_ms: int
+    truncations: int
+    ranges: list[tuple[int, int]]
+    """Base and next offset of each segment to compact."""
+    done_offset: int
+    """Before it every key occurs once: only later records can supersede others."""
+    aborted: dict[int, list[tuple[int, int]]]
+    """Producer id → first and last offset of each of its aborted transactions."""
+    producer_ends: dict[int, int]
+    """Producer id → last offset it wrote; -1 if it has written nothing but markers."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.ranges[-1][1]
+
+    def run(self) -> CompactionResult:
+        """Write the compacted segments. In a thread: it reads everything, some of it twice.
+
+        FileVanished means that retention removed a segment first; the next plan leaves it out.
+        """
+        last_offsets = self._last_offsets()
+        scratch = self.directory / SCRATCH_NAME
+        self.disk.remove_directory(scratch)
+        self.disk.make_directory(scratch)
+        result = CompactionResult()
+        unended: set[int] = set()
+        for group in self._groups():
+            compacted = self._rewrite(group, last_offsets, unended, scratch)
+            result.groups.append([segment.base_offset for segment in group])
+            result.bytes_before += sum(segment.size for segment in group)
+            result.bytes_after += compacted.size
+            compacted.file.sync()
+        return result
+
+    def _segments(self) -> Iterator[Segment]:
+        # Objects of our own: those of the log are read by the loop at the same time.
+        for base_offset, next_offset in self.ranges:
+            yield Segment.open_sealed(
+                self.disk,
+                self.directory,
+                base_offset,
+                next_offset=next_offset,
+                index_interval_bytes=self.config.index_interval_bytes,
+            )
+
+    def _last_offsets(self) -> dict[bytes, int]:
+        """Return, for each key written since the last run, the offset of its last record that counts."""
+        last: dict[bytes, int] = {}
+        for number, segment in enumerate(self._segments(), start=1):
+            if segment.next_offset <= self.done_offset:
+                continue
+            for header, batch in _batches(segment):
+                if not header.is_control and not self._is_aborted(header):
+                    last.update((record.key, record.offset) for record in _records(batch) if record.key is not None)
+            if len(last) >= KEYS_MAX:
+                del self.ranges[number:]
+                break
+        return last
+
+    def _groups(self) -> Iterator[list[Segment]]:
+        """Yield neighbouring segments that together fit into one."""
+        group: list[Segment] = []
+        for segment in self._segments():
+            together = sum(member.size for member in group) + segment.size
+            span = segment.next_offset - group[0].base_offset if group else 0
+            if group and (together > self.config.segment_bytes or span > OFFSETS_MAX):
+                yield group
+                group = []
+            group.append(segment)
+        if group:
+            yield group
+
+    def _rewrite(
+        self, group: list[Segment], last_offsets: dict[bytes, int], unended: set[int], scratch: Path
+    ) -> Segment:
+        """Write the batches of `group` that stay to a new segment.
+
+        `unended` are the producers that have batches left of a transaction whose marker is still to come.
+        """
+        target = Segment.create(
+            self.disk, scratch, group[0].base_offset, index_interval_bytes=self.config.index_interval_bytes
+        )
+        for segment in group:
+            for header, batch in _batches(segment):
+                if header.is_control:
+                    kept = self._marker(header, batch, has_records_left=header.producer_id in unended)
+                    unended.discard(header.producer_id)
+                else:
+                    kept = self._compact(header, batch, last_offsets)
+                    if kept is not None and header.is_transactional:
+                        unended.add(header.producer_id)
+                if kept is not None:
+                    target.append([kept], [check_batch(kept)])
+        target.seal()
+        return target
+
+    def _marker(self, header: BatchHeader, batch: bytes, *, has_records_left: bool) -> bytes | bytearray | None:
+        """Return a marker with its delete horizon; None after the horizon, if nothing needs the marker."""
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None:
+            return retain(batch, 0, _always, delete_horizon_ms=self.now_ms + self.config.delete_retention_ms)
+        # A reader that is told of an aborted transaction needs to see its end. So does a replay that sees a batch of
+        # any transaction, even an emptied one: otherwise the transaction would look open. And a producer's last
+        # marker carries its epoch.
+        is_needed = (
+            has_records_left
+            or self._is_aborted(header)
+            or header.last_offset > self.producer_ends.get(header.producer_id, header.last_offset)
+        )
+        return batch if is_needed or horizon_ms > self.now_ms else None
+
+    def _compact(self, header: BatchHeader, batch: bytes, last_offsets: dict[bytes, int]) -> bytes | bytearray | None:
+        """Return what stays of a batch of records; None when nothing does."""
+        horizon_ms = header.delete_horizon_ms
+        try:
+            records = [] if self._is_aborted(header) else parse_batch(batch)
+        except InvalidBatch:
+            return batch  # the checksum is right, so a client wrote it like this; not ours to delete
+        expired = horizon_ms is not None and horizon_ms <= self.now_ms
+        kept = {
+            record.offset
+            for record in records
+            if record.key is None
+            or (last_offsets.get(record.key, -1) <= record.offset and not (expired and record.value is None))
+        }
+        tombstones = any(
+            record.key is not None and record.value is None and record.offset in kept for record in records
+        )
+        if kept and len(kept) == header.record_count and (horizon_ms is not None or not tombstones):
+            return batch
+        if not kept and self.producer_ends.get(header.producer_id) != header.last_offset:
+            return None
+        new_horizon_ms = None
+        if tombstones and horizon_ms is None:
+            new_horizon_ms = self.now_ms + self.config.delete_retention_ms
+        return retain(batch, 0, lambda record: record.offset in kept, delete_horizon_ms=new_horizon_ms)
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to an aborted transaction, of which the marker is the end."""
+        return header.is_transactional and any(
+            first <= header.base_offset <= last for first, last in self.aborted.get(header.producer_id, ())
+        )
+
+
+def plan(log: Log, now_ms: int) -> CompactionPlan | None:
+    """Return what to compact; None when too little has changed since the last time."""
+    config = log.config
+    if not config.cleanup_policy.compacts or log.failure is not None:
+        return None
+    end_offset = log.recovery_offset
+    if (first_open := log.producers.first_open_offset) is not None:
+        end_offset = min(end_offset, first_open)
+    chosen: list[Segment] = []
+    for segment in log.segments[:-1]:
+        if segment.next_offset > end_offset or now_ms - segment.max_timestamp < config.min_compaction_lag_ms:
+            break
+        chosen.append(segment)
+    done_offset = log.compacted.end_offset
+    dirty = sum(segment.size for segment in chosen if segment.next_offset > done_offset)
+    total = sum(segment.size for segment in chosen)
+    if not dirty or dirty * 100 < total * config.min_cleanable_ratio_percent:
+        return None
+    aborted: dict[int, list[tuple[int, int]]] = {}
+    for entry in log.aborted_between(0, chosen[-1].next_offset):
+        aborted.setdefault(entry.producer_id, []).append((entry.first_offset, entry.last_offset))
+    return CompactionPlan(
+        disk=log.disk,
+        directory=log.directory,
+        config=config,
+        now_ms=now_ms,
+        truncations=log.truncations,
+        ranges=[(segment.base_offset, segment.next_offset) for segment in chosen],
+        done_offset=done_offset,
+        aborted=aborted,
+        producer_ends={
+            producer.producer_id: producer.window[-1].last_offset if producer.window else -1
+            for producer in log.producers.all()
+        },
+    )
+
+
+def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
+    """Put the compacted segments in the place of the old ones."""
+    try:
+        if log.failure is None and log.truncations == plan.truncations:
+            _finish(log, plan, result)
+        log.disk.remove_directory(log.directory / SCRATCH_NAME)
+    except StorageError as error:
+        log.go_offline(error)
+        raise
+
+
+def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
+    scratch = log.directory / SCRATCH_NAME
+    present = {segment.base_offset for segment in log.segments}
+    groups = [group for group in result.groups if present.issuperset(group)]  # retention may have taken others
+    # From here on a segment may end before the next one begins, and a scan must not report that as a loss.
+    log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=max(plan.end_offset, log.compacted.gaps_end)))
+    for group in groups:
+        decide_swap(log.disk, log.directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
+        finish_swaps(log.disk, log.directory)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            name = segment_name(group[0], suffix)
+            log.disk.rename(scratch / name, log.directory / name)
+        log.replace_segments(group)
+    if groups == result.groups:
+        log.forget_aborted_before(plan.end_offset)
+        log.note_compacted(Compacted(plan.end_offset, gaps_end=log.compacted.gaps_end))
+
+
+def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
+    for position, header in segment.check(0, segment.size):
+        yield header, segment.file.pread(header.size, position)
+
+
+def _records(batch: bytes) -> list[Record]:
+    try:
+        return parse_batch(batch)
+    except InvalidBatch:
+        return []
+
+
+def _always(_record: Record) -> bool:
+    return True
