@@ -1,0 +1,372 @@
+"""Write and read records: produce, publish, fetch, find offsets, delete records. Hop 3 of every message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flymq.broker.admin import Admin
+from flymq.broker.coordinators.producer_ids import derive_producer_id as derive_producer_id
+from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.replicas.fetching import FetchFrom as FetchFrom
+from flymq.broker.replicas.fetching import FetchQuery as FetchQuery
+from flymq.broker.replicas.fetching import WaitingFetch as WaitingFetch
+from flymq.broker.replicas.partition import NO_EPOCH, Partition, Written
+from flymq.broker.replicas.partition import PartitionRead as PartitionRead
+from flymq.broker.replicas.partition import Slice as Slice
+from flymq.broker.replicas.partition import View as View
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.safety import all_decided
+from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.caller import Caller
+from flymq.broker.service.gate import Gate, Operation, Resource
+from flymq.cluster.image import Image, Topic
+from flymq.host.clock import Clock
+from flymq.model.delivery import Acks, Isolation
+from flymq.model.errors import BrokerUnavailable, FlyMQError, OffsetOutOfRange, RecordNotFound
+from flymq.model.names import TopicPartition
+from flymq.record.batch import encode_batch
+from flymq.record.header import Buffer
+from flymq.record.partitioning import partition_for_key
+from flymq.record.reading import parse_records
+from flymq.record.record import Header, Record
+from flymq.storage.log import TimedOffset as TimedOffset
+from flymq.storage.memory_log import MemorySlice as MemorySlice
+
+ANY_PARTITION = -1
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+"""Positions of a log; whatever is not negative is a time in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The most a fetch gets, whatever it asks for."""
+
+    wait_ms_max: int = 60_000
+    bytes_max: int = 50 << 20
+
+
+class ProducePart(NamedTuple):
+    """Batches for one partition."""
+
+    name: TopicPartition
+    batches: Buffer
+
+
+@dataclass(slots=True)
+class PartProduced:
+    """What became of the batches for one partition. Each succeeds or fails on its own."""
+
+    name: TopicPartition
+    written: Written | None = None
+    error: FlyMQError | None = None
+
+
+@dataclass(slots=True)
+class Produced:
+    """What became of a produce request. `parts` are final once `decided` is done; None: they are already."""
+
+    parts: list[PartProduced]
+    throttle_ms: int = 0
+    decided: asyncio.Future[None] | None = None
+
+
+@dataclass(slots=True)
+class Fetched:
+    """The answer to a fetch."""
+
+    reads: list[PartitionRead]
+    throttle_ms: int = 0
+
+
+class NewRecord(NamedTuple):
+    """A record whose batch the broker makes."""
+
+    key: Buffer | None
+    value: Buffer | None
+    headers: Sequence[tuple[str, Buffer | None]] = ()
+    timestamp_ms: int = -1
+    """When it was created; -1: now."""
+
+
+@dataclass(slots=True)
+class Published:
+    """Where a single record is."""
+
+    name: TopicPartition
+    offset: int
+    timestamp_ms: int
+    throttle_ms: int
+
+
+class ProducerInfo(NamedTuple):
+    """What a partition remembers of a producer."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    open_since: int
+    """First offset of its open transaction; -1: none is open."""
+
+
+class Records:
+    """The verbs on records."""
+
+    def __init__(
+        self,
+        image: Image,
+        replicas: Replicas,
+        admin: Admin,
+        transactions: Transactions,
+        gate: Gate,
+        accounts: Accounts,
+        clock: Clock,
+        limits: FetchLimits,
+    ) -> None:
+        self._image = image
+        self._replicas = replicas
+        self._admin = admin
+        self._transactions = transactions
+        self._gate = gate
+        self._accounts = accounts
+        self._clock = clock
+        self._limits = limits
+        self._next_partition: dict[str, int] = {}
+
+    # --- write
+
+    def produce(
+        self,
+        caller: Caller,
+        parts: Sequence[ProducePart],
+        acks: Acks,
+        *,
+        transactional_id: str = "",
+    ) -> Produced:
+        """Append batches to partitions of topics that exist."""
+        produced: list[PartProduced] = []
+        unsafe: list[tuple[PartProduced, asyncio.Future[None]]] = []
+        size = 0
+        for name, batches in parts:
+            size += len(batches)
+            part = PartProduced(name)
+            try:
+                self._gate.check_write(caller, name[0])
+                partition = self._replicas.get(name)
+                if not transactional_id:
+                    written = partition.append(batches, acks)
+                else:
+                    written = self._transactions.produce(transactional_id, partition, batches, acks)
+            except FlyMQError as error:
+                self._accounts.failed(caller, error)
+                part.error = error
+            else:
+                part.written = written
+                if not written.repeated:
+                    self._accounts.wrote(caller, name[0], written.count, len(batches))
+                if written.safe is not None:
+                    unsafe.append((part, written.safe))
+            produced.append(part)
+        throttle_ms = self._accounts.produced(caller, size)
+        if not unsafe:
+            return Produced(produced, throttle_ms)
+        return Produced(produced, throttle_ms, self._decide(caller, unsafe))
+
+    def _decide(
+        self, caller: Caller, unsafe: Sequence[tuple[PartProduced, asyncio.Future[None]]]
+    ) -> asyncio.Future[None]:
+        """Return a future that is done when each part is safe, or has the error that kept it from being so."""
+
+        def finish(decided: asyncio.Future[None]) -> None:
+            if decided.cancelled():  # the client has gone; some parts are still undecided
+                return
+            for part, safe in unsafe:
+                error = BrokerUnavailable("the broker is stopping") if safe.cancelled() else safe.exception()
+                if isinstance(error, FlyMQError):
+                    self._accounts.failed(caller, error)
+                    part.error, part.written = error, None
+
+        decided = all_decided([safe for _, safe in unsafe])
+        decided.add_done_callback(finish)
+        return decided
+
+    def check_writable(self, caller: Caller, topic: str) -> None:
+        """Raise if the caller may not produce to the topic, before anything is read or created for it."""
+        self._gate.check_write(caller, topic)
+
+    def missing_topics(self, names: Iterable[str]) -> list[str]:
+        """Return the topics that have to be created, or opened, before a produce to them succeeds."""
+        found = []
+        for name in dict.fromkeys(names):
+            topic = self._image.find(name)
+            if self._admin.may_create(name) if topic is None else self._replicas.is_settling(topic.topic_id):
+                found.append(name)
+        return found
+
+    async def create_topics(self, caller: Caller, names: Iterable[str]) -> None:
+        """Create topics on first use. What cannot be created is reported with the partition that is produced to."""
+        for name in names:
+            with suppress(FlyMQError):
+                self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
+                await self._admin.get_or_create(name)
+
+    def publish(
+        self, caller: Caller, topic: str, record: NewRecord, acks: Acks, *, partition: int = ANY_PARTITION
+    ) -> tuple[Published, asyncio.Future[None] | None]:
+        """Write one record; the broker makes the batch and chooses the partition. The future fails if it is lost."""
+        self._gate.check_write(caller, topic)
+        found = self._image.get(topic)
+        number = self.choose_partition(found, record.key) if partition == ANY_PARTITION else partition
+        timestamp_ms = self._clock.now_ms() if record.timestamp_ms < 0 else record.timestamp_ms
+        batch = encode_batch([(_copy(record.key), _copy(record.value), _copy_headers(record.headers), timestamp_ms)])
+        name = TopicPartition(topic, number)
+        written = self._replicas.get(name).append(batch, acks)
+        self._accounts.wrote(caller, topic, 1, len(batch))
+        throttle_ms = self._accounts.produced(caller, len(batch))
+        if written.append_time_ms >= 0:
+            timestamp_ms = written.append_time_ms
+        return Published(name, written.base_offset, timestamp_ms, throttle_ms), written.safe
+
+    def choose_partition(self, topic: Topic, key: Buffer | None) -> int:
+        """By the key's hash, as Kafka's clients do it; round robin without a key."""
+        count = len(topic.partitions)
+        if key is not None:
+            return partition_for_key(bytes(key), count)
+        following = (self._next_partition.get(topic.name, 0) + 1) % count
+        self._next_partition[topic.name] = following
+        return following
+
+    def topic_deleted(self, name: str) -> None:
+        self._next_partition.pop(name, None)
+
+    # --- read
+
+    def fetch(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
+        """Read several partitions, now or when there is enough. The limits of the broker apply."""
+        self._check_query(caller, query)
+
+        def answer(reads: list[PartitionRead]) -> Fetched:
+            return Fetched(reads, self._accounts.fetched(caller, reads))
+
+        return self._replicas.fetches.fetch(query, answer)
+
+    def fetch_uncounted(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
+        """As `fetch`, for a reader that takes records out of the batches, and says with `gave` which it gave out."""
+        self._check_query(caller, query)
+        return self._replicas.fetches.fetch(query, Fetched)
+
+    def gave(self, caller: Caller, topic: str, records: int, size: int) -> int:
+        """Count records that were given out; return for how many milliseconds the client must be throttled."""
+        return self._accounts.gave(caller, topic, records, size)
+
+    def _check_query(self, caller: Caller, query: FetchQuery) -> None:
+        query.bytes_max = min(query.bytes_max, self._limits.bytes_max)
+        query.wait_ms_max = min(query.wait_ms_max, self._limits.wait_ms_max)
+        for wanted in query.partitions:
+            self._gate.check_read(caller, wanted.name[0])
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a fetch may wait: not when the broker is closing."""
+        return self._replicas.fetches.may_wait
+
+    @property
+    def wait_ms_max(self) -> int:
+        """The longest that a fetch may wait."""
+        return self._limits.wait_ms_max
+
+    def check_readable(self, caller: Caller, name: TopicPartition, leader_epoch: int = NO_EPOCH) -> None:
+        """Raise why this partition cannot be fetched from here, by a client that knows this leader epoch."""
+        self._gate.check_read(caller, name[0])
+        self._replicas.get(name).check_leads(leader_epoch)
+
+    def read_one(self, caller: Caller, name: TopicPartition, offset: int, isolation: Isolation) -> Record:
+        """Return the record at one offset."""
+        self._gate.check_read(caller, name.topic)
+        read = self._replicas.get(name).read(offset, bytes_max=0, view=View.of(isolation))
+        run = b"" if read.slice is None else read.slice.read()
+        found = parse_records(run, start_offset=offset, aborted=read.aborted)
+        if not found or found[0].offset != offset:
+            raise RecordNotFound(f"{name} has no record at offset {offset}")
+        self._accounts.fetched(caller, [read])
+        return found[0]
+
+    # --- offsets
+
+    def find_offset(
+        self,
+        caller: Caller,
+        name: TopicPartition,
+        at: int,
+        isolation: Isolation,
+        *,
+        leader_epoch: int = NO_EPOCH,
+    ) -> TimedOffset | None:
+        """Return the offset at a position or time, with the leader epoch; None when no record is so late."""
+        partition = self._described(caller, name, leader_epoch)
+        view = View.of(isolation)
+        if at == EARLIEST:
+            return partition.find_earliest()
+        if at == LATEST:
+            return partition.find_latest(view)
+        if at == MAX_TIMESTAMP:
+            return partition.find_latest_time()
+        if at < 0:
+            raise OffsetOutOfRange(f"{at} is neither a time nor a position", hint="Use -1, -2, -3 or a time in ms.")
+        return partition.find_time(at, view)
+
+    def check_offset(self, caller: Caller, name: TopicPartition, offset: int) -> None:
+        """Raise unless a consumer can be at this offset."""
+        partition = self._described(caller, name)
+        start_offset, end_offset = partition.start_offset, partition.high_watermark
+        if not start_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(f"{name} holds the offsets {start_offset} to {end_offset}")
+
+    def end_of_epoch(
+        self, caller: Caller, name: TopicPartition, epoch: int, *, leader_epoch: int = NO_EPOCH
+    ) -> tuple[int, int] | None:
+        """Return (largest known epoch at most `epoch`, offset where it ended); None when all known ones are later."""
+        return self._described(caller, name, leader_epoch).end_of_epoch(epoch)
+
+    def producers(self, caller: Caller, name: TopicPartition) -> list[ProducerInfo]:
+        """Return what a partition remembers of those who wrote to it."""
+        return [
+            ProducerInfo(
+                producer.producer_id,
+                producer.epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                -1 if producer.open_since is None else producer.open_since,
+            )
+            for producer in self._described(caller, name).log.producers.all()
+        ]
+
+    def _described(self, caller: Caller, name: TopicPartition, leader_epoch: int = NO_EPOCH) -> Partition:
+        self._gate.check(caller, Operation.DESCRIBE, Resource.TOPIC, name.topic)
+        partition = self._replicas.get(name)
+        partition.check_leads(leader_epoch)
+        return partition
+
+    # --- delete
+
+    def delete(self, caller: Caller, name: TopicPartition, before_offset: int) -> int:
+        """Delete the records before an offset, -1 for all; return where the log starts now."""
+        self._gate.check(caller, Operation.DELETE, Resource.TOPIC, name.topic)
+        return self._replicas.get(name).delete_before(before_offset)
+
+
+def _copy(data: Buffer | None) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
+def _copy_headers(headers: Sequence[tuple[str, Buffer | None]]) -> list[Header]:
+    return [(name, _copy(value)) for name, value in headers]
