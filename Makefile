@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check bench peers report profile docs lock clean
+.PHONY: help run demo test quick coverage check bench peers report profile docs lock clean
 
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -19,6 +19,24 @@ demo: $(VENV)/.spark  ## Run an end-to-end demo and exit: broker, orders, a Spar
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/pytest -n auto $(ARGS)
 
+# No Spark, no third-party clients, few seeds and examples: under a minute on two cores.
+QUICK_TESTS := $(addprefix tests/,architecture golden unit property simulation clients/raw clients/native)
+QUICK := FLYMQ_HYPOTHESIS_PROFILE=quick FLYMQ_SIMULATION_SEEDS=3 FLYMQ_CRASH_SEEDS=5
+# The schemathesis plugin takes a second to load in each process, and none of these tests use it.
+QUICK_OPTIONS := -m "not slow" -p no:schemathesis
+
+quick: $(VENV)/.dev  ## Run the tests that take under a minute: no Spark, no third-party clients
+	$(QUICK) $(BIN)/pytest -n auto $(QUICK_OPTIONS) $(QUICK_TESTS) $(ARGS)
+
+coverage: $(VENV)/.dev  ## Measure code coverage of the quick tests; ARGS=tests for all tests
+	@rm -rf build/coverage && mkdir -p build/coverage
+	$(QUICK) $(BIN)/coverage run -m pytest -q -n auto $(or $(ARGS),$(QUICK_OPTIONS) $(QUICK_TESTS))
+	@$(BIN)/coverage combine -q
+	@$(BIN)/coverage json -q -o build/coverage/report.json
+	@$(BIN)/coverage html -q
+	@$(BIN)/python tools/coverage_rooms.py build/coverage/report.json
+	@echo "Line by line: build/coverage/html/index.html"
+
 check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -26,7 +44,7 @@ check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m flymq.server.settings_reference --check
 	$(BIN)/python -m flymq.cli.reference --check
-	$(BIN)/python -m flymq.gateways.rest.reference --check
+	$(BIN)/python -m flymq.gateways.rest.schema.reference --check
 	$(BIN)/python -m flymq.spark.options_reference --check
 	$(BIN)/python tools/kafka_protocol_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
@@ -46,7 +64,7 @@ profile: $(VENV)/.dev  ## Profile the broker; ARGS=consume for another load
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference
 	$(BIN)/python -m flymq.cli.reference
-	$(BIN)/python -m flymq.gateways.rest.reference
+	$(BIN)/python -m flymq.gateways.rest.schema.reference
 	$(BIN)/python -m flymq.spark.options_reference
 	$(BIN)/python tools/kafka_protocol_page.py
 

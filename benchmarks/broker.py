@@ -126,7 +126,7 @@ def _latency(count: int) -> list[Row]:
 def _delivery_times(measured: Measured, producer: RawClient, request: bytes, count: int) -> list[float]:
     """Return the sorted latencies from sending a record until a waiting consumer received it."""
     consumer = RawClient(measured.port)
-    offset = consumer.ask(Fetch(partitions=[FetchPartition(TOPIC, 0, 0)])).partitions[0].high_watermark  # type: ignore[attr-defined]
+    offset = consumer.ask(Fetch(partitions=[FetchPartition(TOPIC, 0, 0)])).partitions[0].high_watermark
     times = []
     for at in range(count):
         fetch = Fetch(partitions=[FetchPartition(TOPIC, 0, offset + at)], max_wait_ms=10_000)

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.row import Row, row, show
-from flymq.host.disk import SystemDisk
+from flymq.host.disk import File, SystemDisk
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
 from flymq.record.checksum import crc32c
@@ -124,13 +124,13 @@ def _read(scratch: Path, batch_bytes: int, volume: int, rounds: int) -> list[Row
                 def read() -> None:
                     offset = 0
                     while (found := log.read(offset, bytes_max=_MB)) is not None:
-                        _send(sender, found.file.fileno(), found.position, found.length)
+                        _send(sender, _descriptor(found.file), found.position, found.length)
                         offset += found.length // len(batch) * records
 
                 def send() -> None:
                     for segment in log.segments:
                         for position in range(0, segment.size, _MB):
-                            _send(sender, segment.file.fileno(), position, min(_MB, segment.size - position))
+                            _send(sender, _descriptor(segment.file), position, min(_MB, segment.size - position))
 
                 ours.append(_rate(log.size, read))
                 bare.append(_rate(log.size, send))
@@ -163,6 +163,12 @@ def _draining_socket() -> Iterator[socket.socket]:
         sender.close()
         thread.join()
         receiver.close()
+
+
+def _descriptor(file: File) -> int:
+    found = file.fileno()
+    assert found is not None, "a file of the system's disk has one"
+    return found
 
 
 def _send(sender: socket.socket, fd: int, position: int, length: int) -> None:

@@ -22,14 +22,14 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import prometheus_client
-from flymq.broker.catalog import PartitionEntry
 from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.figures import figure
 from benchmarks.row import Row, row, show
-from flymq.gateways.turns import Turns
+from flymq.cluster.catalog import PartitionState
+from flymq.host.time_slices import TimeSlice
 from flymq.model.histogram import BOUNDS_S, Histogram
 from flymq.server.monitoring.metrics import Measured, detailed_page
 
@@ -54,7 +54,7 @@ class _Partition:
 class _Topic:
     name: str
     partitions: list[_Partition] = field(default_factory=list)
-    states: list[PartitionEntry] = field(default_factory=list)
+    states: list[PartitionState] = field(default_factory=list)
 
 
 def _topics(partitions: int) -> list[_Topic]:
@@ -63,7 +63,7 @@ def _topics(partitions: int) -> list[_Topic]:
         topic = _Topic(f"orders-of-region-{number}")
         for index in range(_PARTITIONS_PER_TOPIC):
             topic.partitions.append(_Partition(_Log(number * 104_729 + index, number), number * 7_919 + index))
-            topic.states.append(PartitionEntry(0, 1, [0], [0]))
+            topic.states.append(PartitionState(0, 1, [0], [0]))
         made.append(topic)
     return made
 
@@ -75,13 +75,13 @@ def _ours(topics: list[_Topic]) -> Callable[[], Iterator[bytes]]:
 
     def steps() -> Iterator[bytes]:
         piece: list[str] = []
-        turns = Turns()
+        slice_ = TimeSlice()
         for line in detailed_page(measured):
             piece.append(line)
-            if turns.is_over:
+            if slice_.is_over:
                 yield "".join(piece).encode()
                 piece = []
-                turns = Turns()
+                slice_ = TimeSlice()
         yield "".join(piece).encode()
 
     return steps
@@ -89,7 +89,7 @@ def _ours(topics: list[_Topic]) -> Callable[[], Iterator[bytes]]:
 
 # --- prometheus-client ----------------------------------------------------------------------------------------------
 
-_VALUES: dict[str, Callable[[_Partition, PartitionEntry], float]] = {
+_VALUES: dict[str, Callable[[_Partition, PartitionState], float]] = {
     "flymq_partition_log_bytes": lambda partition, _: partition.log.size,
     "flymq_partition_offline": lambda partition, _: int(partition.log.failure is not None),
     "kafka_topic_partition_current_offset": lambda partition, _: partition.high_watermark,
@@ -130,14 +130,14 @@ def _families(topics: list[_Topic], samples_max: int | None = None) -> Iterator[
 
 
 def _whole(topics: list[_Topic]) -> Callable[[], Iterator[bytes]]:
-    return lambda: iter([generate_latest(_Collected(lambda: _families(topics)))])  # type: ignore[arg-type]
+    return lambda: iter([generate_latest(_Collected(lambda: _families(topics)))])
 
 
 def _by_family(topics: list[_Topic], samples_max: int | None = None) -> Callable[[], Iterator[bytes]]:
     def steps() -> Iterator[bytes]:
         before = ""
         for family in _families(topics, samples_max):
-            text = generate_latest(_Collected(lambda family=family: iter([family])))  # type: ignore[arg-type,misc]
+            text = generate_latest(_Collected(lambda family=family: iter([family])))  # type: ignore[misc]
             if family.name == before:
                 text = text.split(b"\n", 2)[2]  # HELP and TYPE appear once, before the first sample
             before = family.name

@@ -145,7 +145,7 @@ class Bench:
         self._client = RawClient(port, tls)
 
     def ask(self, request: Message) -> Message:
-        answer = self._client.ask(request)
+        answer: Message = self._client.ask(request)
         assert not isinstance(answer, ErrorAnswer), answer
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.figures import percentile as percentile
 from benchmarks.load import connect
@@ -19,11 +20,12 @@ class RawClient:
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.socket = connect(port, tls)
 
-    def ask(self, request: Message) -> Message:
+    def ask(self, request: Message) -> Any:
+        """Return the answer, of the type that fits the request, or an `ErrorAnswer`."""
         self.socket.sendall(encode_request(request))
         return self.receive()
 
-    def receive(self) -> Message:
+    def receive(self) -> Any:
         opcode, length = HEADER.unpack(self.receive_exactly(HEADER_SIZE))[2:]
         return decode_answer(opcode, self.receive_exactly(length))
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from aiokafka.record.default_records import (  # type: ignore[import-untyped]
+from aiokafka.record.default_records import (
     DefaultRecordBatch,
     DefaultRecordBatchBuilder,
 )

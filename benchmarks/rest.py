@@ -17,10 +17,10 @@ from collections.abc import Sequence
 
 from benchmarks.processes import Measured, broker
 from benchmarks.row import Row, row
+from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import Committer
-from flymq.broker.service.service import Broker
 from flymq.coordination.entries import OffsetValue
-from flymq.gateways.rest.observing import in_turns
+from flymq.gateways.rest.handlers.monitoring import in_slices
 from flymq.host.host import system_host
 from flymq.model.names import TopicPartition
 from flymq.server.assemble import Server, assemble
@@ -127,9 +127,8 @@ def _longest_turn() -> float:
             flags = {"broker.data_dir": scratch, "listener.port": 0, "listener.http_port": -1}
             server = assemble(system_host(), load_config(flags=flags))
             await server.start()
-            assert server.observation.broker is not None
-            await server.observation.broker.admin.create("many", partitions=1000)
-            _use(server.observation.broker)
+            await server.broker.admin.create("many", partitions=1000)
+            _use(server.broker)
             longest = [await _turns(server) for _ in range(20)]
             await server.stop()
             return _median(longest) * 1000
@@ -141,7 +140,7 @@ def _use(broker: Broker) -> None:
     """Make the page as long as that of a broker with 1,000 topics in use and 100 groups."""
     for number in range(1000):
         for protocol in ("native", "kafka", "http"):
-            broker.traffic.wrote(protocol, f"topic-{number}", records=1, size=100)
+            broker.service.accounts.traffic.wrote(protocol, f"topic-{number}", records=1, size=100)
     for number in range(100):
         offsets = {TopicPartition("many", n): OffsetValue(0, -1, "", 0) for n in range(number, 1000, 100)}
         broker.groups.commit(f"group-{number}", Committer(), offsets)
@@ -150,7 +149,7 @@ def _use(broker: Broker) -> None:
 async def _turns(server: Server) -> float:
     """Return the longest turn in this thread's CPU time: what others do on the machine is not our doing."""
     longest_s, began_s = 0.0, time.thread_time()
-    async for _ in in_turns(server.observation.metrics(detailed=True)):
+    async for _ in in_slices(server.monitor.metrics(detailed=True)):
         longest_s = max(longest_s, time.thread_time() - began_s)
         await asyncio.sleep(0)
         began_s = time.thread_time()

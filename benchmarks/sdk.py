@@ -57,7 +57,9 @@ def _produce(client: FlyMQClient, peer: LibrdkafkaClient, count: int, rounds: in
 
     def in_batches(what: str, size: int, key: Callable[[int], str | None], target: str = "") -> Row:
         messages = [(key(n), VALUE) for n in range(size)]
-        peer_messages = [{"value": VALUE} if key(n) is None else {"value": VALUE, "key": key(n)} for n in range(size)]
+        peer_messages: list[dict[str, object]] = [
+            {"value": VALUE} if key(n) is None else {"value": VALUE, "key": key(n)} for n in range(size)
+        ]
         times = count // size
 
         def work() -> None:

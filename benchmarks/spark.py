@@ -108,6 +108,13 @@ class Rate:
     per_cpu_s: float
 
 
+def java_of(spark: SparkSession) -> int:
+    """Return the process id of the Java machine of a session."""
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None, "a session of this process has one"
+    return int(gateway.proc.pid)
+
+
 def measured_rate(java: int, rows: int, work: Callable[[], object]) -> Rate:
     """Do some work on rows with the Java process of a session; return how fast that was."""
     cpu_before_s, before_s = _tree_cpu_s(java), time.perf_counter()
@@ -138,6 +145,10 @@ def _beside(
     for work in (ours, ceiling):  # the first round starts workers
         work()
     pairs = [(measured_rate(java, rows, ours), measured_rate(java, rows, ceiling)) for _ in range(rounds)]
+    units: dict[str, Callable[[Rate], float]] = {
+        "rows/s": lambda rate: rate.per_s,
+        "rows/CPU s": lambda rate: rate.per_cpu_s,
+    }
     return [
         row(
             f"{what}, {unit}",
@@ -147,17 +158,17 @@ def _beside(
             peer_value=median(pick(limit) for _, limit in pairs),
             target=">= 0.6 of it",
         )
-        for unit, pick in (("rows/s", lambda rate: rate.per_s), ("rows/CPU s", lambda rate: rate.per_cpu_s))
+        for unit, pick in units.items()
     ]
 
 
 def run(quick: bool = False) -> list[Row]:
     rows = 1_000_000 if quick else 4_000_000
     rounds = 1 if quick else 3
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     with broker() as measured, open_session("bench", master="local[2]") as spark:
         address = f"127.0.0.1:{measured.port}"
-        java = spark.sparkContext._gateway.proc.pid
+        java = java_of(spark)
         spark.dataSource.register(ReadySource)
         spark.dataSource.register(CountingSink)
         with FlyMQClient(address) as client:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import broker
 from benchmarks.row import Row, row, show
-from benchmarks.spark import PARTITIONS, VALUE, measured_rate
+from benchmarks.spark import PARTITIONS, VALUE, java_of, measured_rate
 from flymq import FlyMQClient
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
@@ -48,7 +48,7 @@ def run(quick: bool = False) -> list[Row]:
 
 
 def _archive_and_restore(spark: SparkSession, connection: Connection, scratch: Path, rows: int) -> list[Row]:
-    java = spark.sparkContext._gateway.proc.pid
+    java = java_of(spark)
     pipelines = Pipelines(scratch / "pipelines")
 
     def done(job: Job) -> Progress:

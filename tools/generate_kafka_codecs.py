@@ -130,7 +130,7 @@ def read_field(field: dataclasses.Field[Any], version: int) -> tuple[Field, type
     is_array = get_origin(type_) is tuple
     if is_array:
         type_, _ = without_none(get_args(type_)[0])
-    inner = type_ if dataclasses.is_dataclass(type_) else None
+    inner = type_ if isinstance(type_, type) and dataclasses.is_dataclass(type_) else None
     kafka_type = inner.__name__ if inner else field.metadata["kafka_type"]
     name = field.name.removeprefix("v3_and_below_")
     name = f"{name}_ms" if kafka_type in IN_MS else name
@@ -146,7 +146,7 @@ def read_field(field: dataclasses.Field[Any], version: int) -> tuple[Field, type
         default=default_of(field, kafka_type, is_array),
         versions={version},
     )
-    return found, inner  # type: ignore[return-value]
+    return found, inner
 
 
 def without_none(type_: Any) -> tuple[Any, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pika import BasicProperties, frame, spec  # type: ignore[import-untyped]
+from pika import BasicProperties, frame, spec
 
 from benchmarks.load import Occurrences, connect
 from benchmarks.peers.contender import MESSAGE_BYTES

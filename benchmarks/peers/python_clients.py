@@ -12,7 +12,7 @@ from typing import Any
 
 import confluent_kafka
 import nats
-import pika  # type: ignore[import-untyped]
+import pika
 import redis
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from benchmarks.__main__ import SUITES, main
 from benchmarks.peers import suite
+from benchmarks.peers.contender import Promise
 from benchmarks.peers.flymq import WAYS, FlyMQ
 from benchmarks.results import Run, load, save
 from benchmarks.row import row
@@ -22,7 +23,7 @@ def test_a_quick_round_of_each_family_has_figures(family):
 
 
 def test_flymq_takes_its_turns_in_each_way_it_is_used(tmp_path):
-    tallies = suite._measure(suite.Promise.MACHINE, [FlyMQ()], suite.QUICK)
+    tallies = suite._measure(Promise.MACHINE, [FlyMQ()], suite.QUICK)
     assert [tally.contender.name for tally in tallies] == list(WAYS)
     for tally in tallies:
         assert tally.produced[0].rate > 0

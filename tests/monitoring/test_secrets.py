@@ -173,7 +173,7 @@ def send_raw(broker: Broker, data: bytes) -> None:
 def break_things(broker: Broker) -> None:
     """Send passwords where they do not belong, and where something goes wrong with them."""
     secret = RIGHT.encode()
-    send_raw(broker, encode_request(Authenticate(mechanism="SCRAM", username=USER, password=RIGHT)))
+    send_raw(broker, bytes(encode_request(Authenticate(mechanism="SCRAM", username=USER, password=RIGHT))))
     send_raw(broker, bytes(encode_request(Authenticate(username=USER, password=RIGHT)))[:-3])
     send_raw(broker, b"GET /api/v1/topics HTTP/1.1\r\nAuthorization: Basic not base64 " + secret + b"\r\n\r\n")
     send_raw(broker, b"GET / HTTP/1.1\r\nAuthorization: Bearer " + secret + b"\r\nbroken header\r\n\r\n")
@@ -186,8 +186,8 @@ def break_things(broker: Broker) -> None:
     with pytest.raises(httpx.TransportError):
         tls = ssl.create_default_context()
         httpx.get(f"https://{broker.address}/", auth=(USER, RIGHT), verify=tls)
-    for body in ({"records": [{"value": RIGHT, "partition": "x"}]}, {RIGHT: 1}):
-        answer = httpx.post(f"{broker.url}/api/v1/topics/orders/records", json=body, auth=(USER, WRONG))
+    for document in ({"records": [{"value": RIGHT, "partition": "x"}]}, {RIGHT: 1}):
+        answer = httpx.post(f"{broker.url}/api/v1/topics/orders/records", json=document, auth=(USER, WRONG))
         assert answer.status_code == 401
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.simulation.test_attempts_simulated import query_survives
@@ -20,7 +21,7 @@ SCENARIOS = [transactions_survive, producers_survive, query_survives, members_su
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_a_seed_always_gives_the_same_history(scenario: Callable[[int], Awaitable[str]]) -> None:
+def test_a_seed_always_gives_the_same_history(scenario: Callable[[int], Coroutine[Any, Any, str]]) -> None:
     histories = [run(scenario(seed)) for seed in (1, 1, 2)]
     assert histories[0] == histories[1]
     assert histories[0] != histories[2]

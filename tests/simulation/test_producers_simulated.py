@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections import Counter
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 from tests.simulation.world import World, patiently
@@ -67,7 +68,7 @@ async def producers_survive(seed: int) -> str:
     )
     await world.disturb(everybody)
     await world.crash()
-    created, *acknowledged = everybody.result()
+    created, *acknowledged = cast("list[dict[Any, Any]]", everybody.result())
     auditor = world.client("auditor")
     seen = await world.read(auditor, "t")
     for name, partition_count in created.items():
@@ -96,7 +97,7 @@ async def producer_is_cut_off(seed: int) -> None:
     await world.start()
     client = world.client("a", acks="all")
     await client.create_topic("t", PARTITIONS)
-    resets = []
+    resets: list[str] = []
 
     def look(source: str, target: str, data: bytes) -> None:
         if source == "a" and len(data) > 2 and data[2] == Opcode.PRODUCE_BATCH and len(resets) < 3:

@@ -20,6 +20,7 @@ from flymq.client.aio.consumer import AsyncConsumer
 from flymq.client.records import ConsumerRecord
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup
 from flymq.coordination.group import Group
+from flymq.coordination.subscriptions import parse_assignment
 from flymq.model.errors import (
     FlyMQError,
     InstanceInUse,
@@ -146,10 +147,10 @@ class Worker:
             await asyncio.sleep(chance.expovariate(1 / 0.02))
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        check_shares(self.world)
+        check_assignments(self.world)
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        check_shares(self.world)
+        check_assignments(self.world)
 
 
 class ToldWorker(Worker):
@@ -251,12 +252,12 @@ class ToldWorker(Worker):
             await asyncio.sleep(chance.expovariate(1 / 0.02))
 
 
-def check_shares(world: World) -> None:
+def check_assignments(world: World) -> None:
     """No partition belongs to two members of the current generation."""
     for group in world.groups():
         if isinstance(group, Group):
-            shares = [name for share in group.assignments().values() for name in share]
-            assert len(set(shares)) == len(shares), f"two members of generation {group.generation} own one partition"
+            owned = [name for member in group.value.members for name in parse_assignment(member.assignment)]
+            assert len(set(owned)) == len(owned), f"two members of generation {group.generation} own one partition"
 
 
 def check_holders(world: World) -> None:

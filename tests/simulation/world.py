@@ -236,8 +236,7 @@ class World:
 
     def groups(self) -> list[AnyGroup]:
         """The groups as the broker has them, to look at what no client is told."""
-        broker = None if self.server is None else self.server.monitor.broker
-        return [] if broker is None else broker.groups.list()
+        return [] if self.server is None else self.server.broker.groups.list()
 
 
 class LoggedErrors(logging.Handler):

@@ -20,7 +20,7 @@ from flymq.spark.data_source import FlyMQDataSource
 from flymq.spark.sink.writers import StreamWriter
 from flymq.testing import TestBroker
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 HEADERS = "array<struct<key:string,value:binary>>"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import msgspec
@@ -35,7 +37,7 @@ def test_json_messagepack_and_avro_become_columns_and_bad_values_say_why(
     spark: SparkSession, broker: TestBroker, client: FlyMQClient, topic: str
 ) -> None:
     ada = {"id": 1, "name": "Ada"}
-    encoders = (lambda value: json.dumps(value).encode(), msgspec.msgpack.encode, avro)
+    encoders: list[Callable[[Any], bytes]] = [lambda value: json.dumps(value).encode(), msgspec.msgpack.encode, avro]
     for partition, encode in enumerate(encoders):
         for value in (encode(ada), b"\xc1 broken", None):
             client.produce(topic, value, partition=partition)

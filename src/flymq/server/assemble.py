@@ -23,10 +23,10 @@ from flymq.gateways.kafka.handlers import HANDLERS as KAFKA_HANDLERS
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
 from flymq.gateways.native.connection import NativeConnection, speaks_native
 from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
-from flymq.gateways.rest.api import OPERATIONS
-from flymq.gateways.rest.app import Rest, RestSettings, build_app
-from flymq.gateways.rest.connection import http_connections, speaks_http
-from flymq.gateways.rest.login import Login
+from flymq.gateways.rest.http.app import Rest, RestSettings, build_app
+from flymq.gateways.rest.http.connection import http_connections, speaks_http
+from flymq.gateways.rest.http.login import Login
+from flymq.gateways.rest.schema.operation_table import OPERATIONS
 from flymq.host.clock import Clock
 from flymq.host.entropy import new_id
 from flymq.host.host import Host
@@ -81,7 +81,7 @@ class Server:
         """
         try:
             await self._start()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await self._undo.aclose()
             raise
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.ports import free_port
 
 
 class BrokerProcess:
@@ -18,9 +19,7 @@ class BrokerProcess:
     def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
         self._data_dir = data_dir
         self._settings = {"listener.http_port": 0, **(settings or {})}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.restarts = -1
         self.start()

@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Called with the items of all folders; only those of this one are concerned."""
     for item in items:
-        if not item.path.is_relative_to(FOLDER):
+        if not isinstance(item, pytest.Function) or not item.path.is_relative_to(FOLDER):
             continue
         item.add_marker(pytest.mark.filterwarnings(LEFT_OPEN))
         for mark in item.iter_markers(CELL):
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     for item in session.items:
         for name, cell in item.user_properties:
-            if name == CELL:
+            if name == CELL and isinstance(cell, dict):
                 _cells[f"{cell['feature']} {item.nodeid}"] = {**cell, "outcome": "not run"}
 
 
@@ -75,7 +75,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Reports of all workers come by here, with the cells of their tests."""
     if report.when == "call" or report.outcome != "passed":
         for name, cell in report.user_properties:
-            if name == CELL:
+            if name == CELL and isinstance(cell, dict):
                 _cells[f"{cell['feature']} {report.nodeid}"] = {**cell, "outcome": report.outcome}
 
 

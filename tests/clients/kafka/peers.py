@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import aiokafka
 import confluent_kafka
@@ -74,7 +74,7 @@ class Librdkafka:
             }
         )
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        rows = []
+        rows: list[Row] = []
         while len(rows) < count:
             message = consumer.poll(WAIT_S)
             assert message is not None, f"{len(rows)} of {count} rows came"
@@ -114,7 +114,7 @@ class Aiokafka:
             isolation_level="read_committed" if committed else "read_uncommitted",
             max_partition_fetch_bytes=SIZE_MAX,
         )
-        rows = []
+        rows: list[Row] = []
         async with consumer:
             consumer.assign([aiokafka.TopicPartition(topic, 0)])
             while len(rows) < count:
@@ -181,7 +181,7 @@ class Native:
         isolation = "read_committed" if committed else "read_uncommitted"
         rows: list[Row] = []
         with FlyMQClient(address) as client:
-            settings = {"start": "earliest", "isolation": isolation, "partition_bytes_max": SIZE_MAX}
+            settings: dict[str, Any] = {"start": "earliest", "isolation": isolation, "partition_bytes_max": SIZE_MAX}
             with client.consumer(topic, partitions=[0], **settings) as consumer:
                 while len(rows) < count:
                     records = consumer.poll(WAIT_S * 1000)

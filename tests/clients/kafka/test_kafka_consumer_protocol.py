@@ -83,6 +83,7 @@ def test_what_a_killed_member_had_committed_is_not_read_again_and_nothing_is_lef
     fill(broker.address, topic, 400)
     command = [sys.executable, "-c", KILLED, broker.address, topic]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert program.stdout is not None
     read = [int(program.stdout.readline()) for _ in range(7)]
     program.kill()
     read += map(int, program.communicate()[0].split())

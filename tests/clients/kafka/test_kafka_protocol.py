@@ -83,7 +83,7 @@ def test_the_versions_told_are_those_served_and_produce_begins_at_zero(raw):
     request = versions_v3.request.ApiVersionsRequest(client_software_name="raw", client_software_version="1")
     told = raw.ask(request, versions_v3.response.ApiVersionsResponse)
     found = {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
-    assert found == {api: CODECS[api] for api in HANDLERS} | {Api.PRODUCE: (0, CODECS[Api.PRODUCE].last)}
+    assert found == {api: CODECS[Api(api)] for api in HANDLERS} | {Api.PRODUCE: (0, CODECS[Api.PRODUCE].last)}
 
 
 def test_an_unknown_version_of_apiversions_is_answered_so_that_everybody_can_read_it(raw):
@@ -288,7 +288,7 @@ def test_a_broker_that_wants_a_login_serves_those_who_have_one():
         producer.produce("topic", b"value", on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(20) == 0
         assert errors == [None]
-        refused = []
+        refused: list[confluent_kafka.KafkaError] = []
         stranger = {"sasl.username": "ada", "sasl.password": "wrong", "error_cb": refused.append}
         client = confluent_kafka.Consumer({**base, **stranger, "group.id": "g"})
         while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in refused):

@@ -83,7 +83,7 @@ class AiokafkaTransactions:
         self._runner.close()
 
 
-WRITERS = {
+WRITERS: dict[str, type[LibrdkafkaTransactions | KafkaPythonTransactions | AiokafkaTransactions]] = {
     "librdkafka": LibrdkafkaTransactions,
     "kafka-python": KafkaPythonTransactions,
     "aiokafka": AiokafkaTransactions,
@@ -171,7 +171,7 @@ def test_librdkafka_commits_what_it_read_together_with_what_it_wrote(broker, top
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
     producer.init_transactions(WAIT_S)
     for ends_by in (producer.abort_transaction, producer.commit_transaction):
-        messages = []
+        messages: list[confluent_kafka.Message] = []
         while len(messages) < 10:
             messages += consumer.consume(10 - len(messages), WAIT_S)
         producer.begin_transaction()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from flymq import AsyncFlyMQClient, FlyMQClient, TopicPartition, serializers
+from flymq import AsyncFlyMQClient, ConsumerRecord, FlyMQClient, TopicPartition, serializers
 from flymq.errors import (
     ClientClosed,
     DeserializationFailed,
@@ -97,7 +97,7 @@ def test_poll_returns_at_most_what_was_asked_for(client, topic):
     with client.consumer(topic) as consumer:
         assert len(consumer.poll(20_000)) == 500
         assert len(consumer.poll(20_000, max_records=7)) == 7
-        rest = []
+        rest: list[ConsumerRecord] = []
         while len(rest) < 1200 - 507:
             rest += consumer.poll(20_000)
         assert [record.offset for record in rest] == list(range(507, 1200))
@@ -162,7 +162,7 @@ def test_a_paused_partition_hands_out_nothing_until_it_is_resumed(client, topic)
         consumer.pause(paused)
         assert consumer.paused() == [paused]
         others = client.admin.latest_offsets(topic)[TopicPartition(topic, 1)]
-        read = []
+        read: list[ConsumerRecord] = []
         while len(read) < others:
             read += consumer.poll(20_000)
         assert {record.partition for record in read} == {1}

@@ -3,7 +3,6 @@
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 from flymq import FlyMQClient
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "delivery-promises.md"
+pytestmark = pytest.mark.slow
+
 RECORDS = 200
 KILLS = 6
 DEADLINE_S = 90
@@ -51,8 +53,7 @@ class Killable:
     """A broker on a port that stays, and the program; each is started again after it was killed."""
 
     def __init__(self, tmp_path: Path, promise: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         after_error = "consumer.seek_to_committed()" if promise == "exactly_once" else "sys.exit(1)"
         source = PROGRAM.format(copies=copies(), promise=promise, after_error=after_error)
         settings = ["--set", "listener.http_port=-1", "--dev", "--port", str(self.port), "--data-dir", str(tmp_path)]

@@ -5,8 +5,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 from flymq import AsyncFlyMQClient, FlyMQClient
 from flymq.errors import (
@@ -37,12 +39,6 @@ from flymq.wire.native.messages.topics import (
 )
 from flymq.wire.native.messages.transactions import InitProducer, InitProducerAnswer
 from flymq.wire.native.opcodes import Opcode
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -118,7 +114,7 @@ def test_records_survive_a_restart_of_the_broker_without_loss_or_repetition(tmp_
 def test_a_record_is_given_up_when_its_time_is_over(tmp_path):
     port = free_port()
     with running_broker(tmp_path, {"listener.port": port}):
-        client = FlyMQClient(f"127.0.0.1:{port}", retry_backoff_ms=10, delivery_timeout_ms=200)
+        client = FlyMQClient(f"127.0.0.1:{port}", retry_backoff_ms=10, delivery_timeout_ms=1000)
         client.produce("orders", b"v")
     with pytest.raises(BrokerUnavailable):
         client.produce("orders", b"v")
@@ -137,7 +133,7 @@ def test_retries_can_be_limited(tmp_path):
 
 
 def test_a_broker_that_does_not_answer_times_out():
-    with fake_broker(only_greets) as address, FlyMQClient(address, request_timeout_ms=50) as client:
+    with fake_broker(only_greets) as address, FlyMQClient(address, request_timeout_ms=500) as client:
         with pytest.raises(RequestTimedOut, match="LIST_TOPICS"):
             client.list_topics()
         assert client.metrics().errors_by_code == {"REQUEST_TIMED_OUT": 1}
@@ -166,7 +162,7 @@ def test_what_an_older_broker_does_not_offer_is_a_clear_error():
 
 
 def test_an_error_that_passes_is_tried_again():
-    refused = []
+    refused: list[Message] = []
 
     def answer(opcode: int, request: Message) -> bytes:
         greeting = only_greets(opcode, request)
@@ -222,7 +218,7 @@ class ScriptedBroker:
 
     def answer(self, opcode: int, request: Message) -> bytes | None:
         if isinstance(request, Hello):
-            served = [Opcode.INIT_PRODUCER]
+            served: list[int] = [Opcode.INIT_PRODUCER]
             return bytes(encode_answer(opcode, HelloAnswer("fake", "0", broker=0, opcodes=served, id=request.id)))
         if isinstance(request, Metadata):
             partitions = [PartitionMetadata(0, leader=0)]
@@ -275,7 +271,7 @@ def test_a_batch_given_up_in_doubt_takes_its_identity_with_it():
         reply = script.answer(opcode, request)
         return None if silent and isinstance(request, ProduceBatch) else reply
 
-    settings = {"request_timeout_ms": 50, "retry_backoff_ms": 1, "retries": 1}
+    settings: dict[str, Any] = {"request_timeout_ms": 500, "retry_backoff_ms": 1, "retries": 1}
     with fake_broker(answer) as address, FlyMQClient(address, **settings) as client:
         with pytest.raises(RequestTimedOut):
             client.produce("t", b"v")

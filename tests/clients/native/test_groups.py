@@ -1,6 +1,7 @@
 """Reading topics in groups: shares, commits, and members that come and go."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_an_own_assignor_decides(client, topic):
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 def test_every_assignor_of_the_broker_shares_everything_out(client, topic, assignor):
     fill(client, topic, 0)
-    settings = {"assignors": [assignor], "heartbeat_interval_ms": 20}
+    settings: dict[str, Any] = {"assignors": [assignor], "heartbeat_interval_ms": 20}
     with client.consumer(topic, group=topic, **settings) as first:
         wait_for(lambda: len(first.assignment()) == 4)
         with FlyMQClient(client_address(client)) as other, other.consumer(topic, group=topic, **settings) as second:

@@ -134,9 +134,9 @@ def test_the_quick_start_of_those_who_come_from_kafka(flymq_broker: TestBroker):
     }
     with MessageConsumer(props) as consumer:
         consumer.subscribe(["test-topic"])
-        received = []
+        received: list[tuple[object, object]] = []
         while not received:
-            for record in consumer.poll(100):
+            for record in consumer.poll(100):  # type: ignore[assignment]  # the name is the sample's
                 received.append((record.key, record.value))
         consumer.commit()
     assert received == [("key1", "Hello World!")]

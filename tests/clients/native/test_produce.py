@@ -54,7 +54,7 @@ def test_a_batch_larger_than_one_request_is_cut_and_kept_in_order(client, topic)
     places = client.produce_batch(topic, values)
     assert list(places) == list(range(3000))
     with client.consumer(topic) as consumer:
-        read = []
+        read: list[bytes] = []
         while len(read) < len(values):
             read += [record.value[:6] for record in consumer.poll()]
     assert read == [value[:6] for value in values]

@@ -41,7 +41,9 @@ def traced(broker: TestBroker, traces: Traces) -> Iterator[FlyMQClient]:
 
 
 def id_of(span: ReadableSpan) -> int:
-    return span.get_span_context().span_id
+    context = span.get_span_context()
+    assert context is not None
+    return context.span_id
 
 
 def parent_of(span: ReadableSpan) -> int | None:
@@ -163,7 +165,9 @@ def test_encrypted_records_carry_their_context_too(broker, traces, topic):
         record = client.consume(topic, 0)
     (span,) = traces.named(f"send {topic}")
     assert record.value == b"a secret"
-    assert f"{id_of(span):016x}".encode() in dict(record.headers)["traceparent"]
+    parent = dict(record.headers)["traceparent"]
+    assert parent is not None
+    assert f"{id_of(span):016x}".encode() in parent
 
 
 async def test_what_a_transformation_writes_is_part_of_the_trace_of_what_it_read(broker, traces, topic):
@@ -208,4 +212,4 @@ except InvalidSetting as error:
 
 def test_what_makes_no_spans_is_refused():
     with pytest.raises(InvalidSetting, match="tracer provider"):
-        FlyMQClient(tracing="yes")
+        FlyMQClient(tracing="yes")  # type: ignore[arg-type]

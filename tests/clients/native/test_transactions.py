@@ -113,7 +113,7 @@ def test_a_second_program_of_the_same_id_fences_the_first(broker, client, topics
 
 def test_a_transaction_open_for_too_long_is_aborted_and_can_be_repeated(client, topics):
     one, _ = topics
-    slow = client.begin_transaction("slow", timeout_ms=300)
+    slow = client.begin_transaction("slow", timeout_ms=1000)
     slow.produce(one, b"too slow")
     with client.consumer(one) as consumer:
         client.produce(one, b"after it")  # readable once the transaction is decided

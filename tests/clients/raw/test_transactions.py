@@ -188,7 +188,7 @@ def test_a_transactional_batch_outside_a_transaction_is_refused(topic: RawClient
 
 
 def test_a_transaction_left_open_is_aborted_at_its_timeout(topic: RawClient) -> None:
-    producer = Producer(topic, timeout_ms=50)
+    producer = Producer(topic, timeout_ms=500)
     producer.begin()
     producer.produce(b"forgotten")
     while (code := producer.try_produce(b"more")) is None:

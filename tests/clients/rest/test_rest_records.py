@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 from base64 import b64encode
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from flymq.testing import TestBroker, running_broker
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
-def produce(api: httpx.Client, topic: str, *records: dict[str, object], **query: str) -> httpx.Response:
+def produce(api: httpx.Client, topic: str, *records: Mapping[str, object], **query: str) -> httpx.Response:
     return api.post(f"/topics/{topic}/records", json={"records": records}, params=query)
 
 
@@ -157,7 +158,7 @@ def test_records_without_a_partition_follow_their_key(api: httpx.Client, broker:
 
 
 def test_a_topic_of_the_broker_cannot_be_written(api: httpx.Client) -> None:
-    assert produce(api, "__offsets", {"value": 1}).json()["code"] == "INVALID_TOPIC_NAME"
+    assert produce(api, "__offsets", {"value": 1}).json()["code"] == "INTERNAL_TOPIC"
 
 
 def test_a_safe_answer_waits_for_the_disk(api: httpx.Client) -> None:

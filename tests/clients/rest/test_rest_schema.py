@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -9,7 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from flymq.gateways.rest.api import api_document
+from flymq.gateways.rest.schema.operation_table import api_document
 from flymq.testing import TestBroker, running_broker
 
 document = json.loads(api_document())
@@ -19,7 +20,7 @@ del document["paths"]["/api/v1/topics/{topic}/records"]["post"]["requestBody"]["
 schema = schemathesis.openapi.from_dict(document).exclude(operation_id="tail_records")
 
 # What is well formed may still be wrong: an offset that is not there, a name that is not allowed.
-NOT_ASKED = [positive_data_acceptance]
+NOT_ASKED: list[Any] = [positive_data_acceptance]
 
 NOT_AGAIN = ["delete_topic", "delete_group", "delete_consumer", "create_consumer"]
 """What would take away, or slow down, what the others use."""
@@ -55,14 +56,14 @@ def known(broker: TestBroker) -> Iterator[dict[str, object]]:
 
 @schema.parametrize()
 @bounded
-def test_every_answer_is_described(case: schemathesis.Case, broker: TestBroker) -> None:
+def test_every_answer_is_described(case: schemathesis.Case[Any], broker: TestBroker) -> None:
     case.call_and_validate(base_url=f"http://127.0.0.1:{broker.port}", timeout=10, excluded_checks=NOT_ASKED)
 
 
 @schema.include(path_regex="{").exclude(operation_id=NOT_AGAIN).parametrize()
 @bounded
 def test_every_answer_about_what_exists_is_described(
-    case: schemathesis.Case, broker: TestBroker, known: dict[str, object]
+    case: schemathesis.Case[Any], broker: TestBroker, known: dict[str, object]
 ) -> None:
     case.path_parameters = {name: known[name] for name in case.path_parameters or {}}
     case.call_and_validate(base_url=f"http://127.0.0.1:{broker.port}", timeout=10, excluded_checks=NOT_ASKED)

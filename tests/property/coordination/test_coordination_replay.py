@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget
+from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import (
     ALL_KINDS,
     Entry,
@@ -19,7 +20,7 @@ from flymq.coordination.entries import (
     encode_entries,
     read_entries,
 )
-from flymq.coordination.group import GroupLimits, GroupState, Join
+from flymq.coordination.group import Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.subscriptions import (
     Subscription,
@@ -78,12 +79,17 @@ class GroupsMachine(RuleBasedStateMachine):
         self.given = 0
         self.last_generation: dict[str, int] = {}
 
+    def find(self, name: str) -> Group | None:
+        found = self.table.find(name)
+        assert not isinstance(found, ConsumerGroup), "nobody joins as in KIP-848 here"
+        return found
+
     def write(self, entries: list[Entry]) -> None:
         if entries:
             self.table.apply(self.log.append(entries))
 
     def advance(self, name: str) -> None:
-        group = self.table.find(name)
+        group = self.find(name)
         if group is not None and group.is_ready(self.now_s):
             self.write(group.decide_generation(TOPICS, now_ms=int(self.now_s * 1000)))
             group.begin_sessions(self.now_s)
@@ -108,6 +114,7 @@ class GroupsMachine(RuleBasedStateMachine):
         forgets: bool,
     ) -> None:
         group = self.table.get_or_add(name)
+        assert isinstance(group, Group)
         wanted = encode_subscription(Subscription(topics))
         join = Join(
             tuple((assignor, wanted) for assignor in assignors),
@@ -132,7 +139,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(name=groups, member=members)
     def sync(self, name: str, member: str) -> None:
-        group, member_id = self.table.find(name), self.ids.get((name, member), "")
+        group, member_id = self.find(name), self.ids.get((name, member), "")
         if group is None:
             return
         try:
@@ -144,7 +151,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(name=groups, member=members)
     def leave(self, name: str, member: str) -> None:
-        group = self.table.find(name)
+        group = self.find(name)
         try:
             if group is not None:
                 group.leave(self.ids.get((name, member), ""), self.now_s)
@@ -156,12 +163,13 @@ class GroupsMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
         for group in self.table:
+            assert isinstance(group, Group)
             group.expire(self.now_s)
             self.advance(group.name)
 
     @rule(name=groups, member=members, partition=partitions, offset=st.integers(0, 9), age=st.integers(0, 1))
     def commit(self, name: str, member: str, partition: TopicPartition, offset: int, age: int) -> None:
-        group = self.table.find(name)
+        group = self.find(name)
         member_id = self.ids.get((name, member), "")
         if group is None or not member_id:
             return
@@ -181,7 +189,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(name=groups, producer=st.integers(0, 1), epoch=st.integers(0, 1), committed=st.booleans())
     def end(self, name: str, producer: int, epoch: int, committed: bool) -> None:
-        group = self.table.find(name)
+        group = self.find(name)
         if group is not None:
             self.write(group.offsets.decide_end(ProducerIdentity(producer, epoch), committed=committed))
 
@@ -195,6 +203,7 @@ class GroupsMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_shares_a_partition(self) -> None:
         for group in self.table:
+            assert isinstance(group, Group)
             owned = [name for saved in group.value.members for name in parse_assignment(saved.assignment)]
             if all(saved.assigned_by_broker for saved in group.value.members):
                 assert len(owned) == len(set(owned))

@@ -59,7 +59,7 @@ def test_any_text_is_a_pattern_or_refused(pattern: str, name: str) -> None:
 def test_patterns_that_make_others_search_for_ages_are_matched(pattern: str) -> None:
     """Python's own would not come back from most of these; the timeout of the test is the only clock here."""
     hostile = TopicPattern(pattern)
-    assert not any(hostile.matches("a" * length) for length in range(249))
+    assert not any(hostile.matches("a" * length) for length in range(0, 250, 25))
 
 
 @pytest.mark.parametrize(

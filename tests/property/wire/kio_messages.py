@@ -61,7 +61,7 @@ def _random_field(field: dataclasses.Field[Any], chance: Random) -> Any:
 
 
 def _random_value(type_: Any, field: dataclasses.Field[Any], chance: Random) -> Any:
-    if dataclasses.is_dataclass(type_):
+    if isinstance(type_, type) and dataclasses.is_dataclass(type_):
         return random_message(type_, chance)
     kafka_type = field.metadata["kafka_type"]
     if kafka_type in _INTS:

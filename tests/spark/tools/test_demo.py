@@ -16,7 +16,9 @@ def test_the_demo_counts_every_order_once_and_leaves_nothing_behind(tmp_path, ja
     ended = subprocess.run(command, env=environ, cwd=scratch, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert "CATEGORY" in ended.stdout
-    written, counted = re.search(r"([\d,]+) orders written, ([\d,]+) counted: none lost", ended.stdout).groups()
+    found = re.search(r"([\d,]+) orders written, ([\d,]+) counted: none lost", ended.stdout)
+    assert found is not None, ended.stdout
+    written, counted = found.groups()
     assert written == counted
     assert list(scratch.iterdir()) == []
     (java,) = (tmp_path / "home" / ".cache" / "flymq").glob("java-*/bin/java")

@@ -27,9 +27,11 @@ def commands(page):
 
 def parse(words):
     """Parse a command line up to where it would be carried out; return the parameters."""
-    context, command = app.make_context("flymq", list(words)), app
+    context = app.make_context("flymq", list(words))
+    command: click.Command | None = app
     while isinstance(command, click.Group):
         name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
         context = command.make_context(name, list(words), parent=context)
     return context.params
 

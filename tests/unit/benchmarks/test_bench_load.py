@@ -15,7 +15,8 @@ def frame(size: int) -> bytes:
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 100])
 def test_frames_are_counted_however_they_are_cut(step):
     data = frame(5) + frame(0) + frame(300)
-    frames, sizes = FrameSizes(header_bytes=7, length_at=3), []
+    frames = FrameSizes(header_bytes=7, length_at=3)
+    sizes: list[int] = []
     for start, end in pairwise([*range(0, len(data), step), len(data)]):
         sizes += frames.feed(memoryview(data[start:end]))
     assert sizes == [5, 0, 300]

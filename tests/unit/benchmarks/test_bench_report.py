@@ -62,6 +62,7 @@ def test_each_way_to_use_flymq_stands_on_its_own_before_the_peers():
     assert standings(PEERS, Promise.MACHINE) == []
 
 
+@pytest.mark.slow
 def test_the_page_has_tables_pictures_settings_and_what_is_slower(run, tmp_path):
     report.write(run, tmp_path)
     page = (tmp_path / "performance.md").read_text()
@@ -78,12 +79,14 @@ def test_the_page_has_tables_pictures_settings_and_what_is_slower(run, tmp_path)
         assert (tmp_path / "images" / f"performance-{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_only_of_what_was_measured(run):
     assert set(plots.draw(run)) == {"peers", "sizes", "latency"}
     del run["results"]["throughput"], run["results"]["peers"]
     assert set(plots.draw(run)) == {"latency"}
 
 
+@pytest.mark.slow
 def test_the_html_page_needs_no_other_file(run, tmp_path):
     write_html(run, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()

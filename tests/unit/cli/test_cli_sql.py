@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -11,7 +12,8 @@ from pyspark.sql import Row
 from flymq.cli.commands.sql import _as_csv, _as_json, _cell
 
 COLUMNS = ["id", "name", "raw", "when", "items"]
-ROW = Row(1, "a,b", b"\xff\x00", datetime(2026, 1, 2, 3, 4, 5, 678000), [Row(sku="x", n=None)])
+values: Callable[..., Row] = Row  # PySpark's types know only rows of strings
+ROW = values(1, "a,b", b"\xff\x00", datetime(2026, 1, 2, 3, 4, 5, 678000), [Row(sku="x", n=None)])
 
 
 def test_json_is_one_object_a_line():
@@ -22,7 +24,7 @@ def test_json_is_one_object_a_line():
 
 
 def test_csv_has_a_heading_quotes_what_needs_it_and_leaves_null_empty():
-    lines = list(_as_csv(COLUMNS, [ROW, Row(None, "", None, None, None)]))
+    lines = list(_as_csv(COLUMNS, [ROW, values(None, "", None, None, None)]))
     assert lines == [
         "id,name,raw,when,items\n",
         '1,"a,b",0xff00,2026-01-02 03:04:05.678,"[{""sku"":""x"",""n"":null}]"\n',

@@ -8,7 +8,7 @@ import pytest
 
 from flymq.client.deliveries import Batch, BatchResult, Delivery
 from flymq.client.records import RecordMetadata
-from flymq.model.errors import RequestTimedOut, TopicNotFound
+from flymq.model.errors import FlyMQError, RequestTimedOut, TopicNotFound
 
 
 def batch_of(count: int, partition: int = 0) -> Batch:
@@ -89,7 +89,11 @@ def test_callbacks_get_the_place_or_the_reason():
 def test_a_callback_that_fails_keeps_nobody_else_from_being_told(caplog):
     batch = batch_of(2)
     told = []
-    Delivery(batch, 0).add_callback(lambda place, error: 1 // 0)
+
+    def fails(place: RecordMetadata | None, error: FlyMQError | None) -> None:
+        raise ZeroDivisionError
+
+    Delivery(batch, 0).add_callback(fails)
     Delivery(batch, 1).add_callback(lambda place, error: told.append(place))
     batch.succeed(7, -1)
     assert told == [8]

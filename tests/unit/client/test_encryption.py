@@ -31,7 +31,9 @@ def test_keys_can_be_changed_and_old_messages_still_read():
 
 def test_a_key_that_is_not_known_is_named_by_its_id():
     sealed, headers = Cipher(OLD).encrypt(b"v", ())
-    with pytest.raises(WrongEncryptionKey, match=dict(headers)[KEY_HEADER].decode()):
+    key_id = dict(headers)[KEY_HEADER]
+    assert key_id is not None
+    with pytest.raises(WrongEncryptionKey, match=key_id.decode()):
         Cipher(NEW).decrypt(sealed, headers)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 
 import pytest
 
@@ -85,14 +86,11 @@ class TwoBrokers:
     @asynccontextmanager
     async def cluster(self) -> AsyncIterator[Cluster]:
         async with asyncio.TaskGroup() as connections:
-            servers = [
-                await asyncio.start_server(
-                    lambda reader, writer, broker=broker: connections.create_task(self.serve(broker, reader, writer)),
-                    "127.0.0.1",
-                    0,
-                )
-                for broker in (0, 1)
-            ]
+
+            def connect(broker: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                connections.create_task(self.serve(broker, reader, writer))
+
+            servers = [await asyncio.start_server(partial(connect, broker), "127.0.0.1", 0) for broker in (0, 1)]
             self.ports = [server.sockets[0].getsockname()[1] for server in servers]
             config = ConnectionConfig(addresses=(("127.0.0.1", self.ports[0]),), retry_backoff_ms=1)
             cluster = Cluster(config, Counters())

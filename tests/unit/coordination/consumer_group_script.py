@@ -14,8 +14,7 @@ from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, Cons
 from flymq.coordination.entries import Entry, OffsetValue
 from flymq.coordination.group import Group, GroupLimits
 from flymq.coordination.groups import GroupTable
-from flymq.coordination.subscriptions import by_topic
-from flymq.model.names import TopicPartition
+from flymq.model.names import TopicPartition, by_topic
 
 LIMITS = GroupLimits(consumer_session_timeout_ms=45_000, members_max=3)
 

@@ -11,12 +11,11 @@ from flymq.coordination.group import Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.subscriptions import (
     Subscription,
-    by_topic,
     encode_assignment,
     encode_subscription,
     parse_assignment,
 )
-from flymq.model.names import TopicPartition
+from flymq.model.names import TopicPartition, by_topic
 
 
 class GroupScript:
@@ -35,7 +34,9 @@ class GroupScript:
 
     @property
     def group(self) -> Group:
-        return self.table.get_or_add("g")
+        found = self.table.get_or_add("g")
+        assert isinstance(found, Group)
+        return found
 
     def write(self, entries: list[Entry]) -> None:
         self.log += entries

@@ -9,7 +9,11 @@ from tests.unit.coordination.group_script import GroupScript
 from tests.unit.coordination.scripts import Command, play
 from tests.unit.coordination.transaction_script import TransactionScript
 
-SCRIPTS = {"groups": GroupScript, "consumer_groups": ConsumerGroupScript, "transactions": TransactionScript}
+SCRIPTS: dict[str, type[GroupScript | ConsumerGroupScript | TransactionScript]] = {
+    "groups": GroupScript,
+    "consumer_groups": ConsumerGroupScript,
+    "transactions": TransactionScript,
+}
 FOLDER = Path(__file__).parent / "scenarios"
 SCENARIOS = sorted(FOLDER.rglob("*.txt"))
 

@@ -207,7 +207,9 @@ class TransactionScript:
                 yield from self.do_finish([name])
         for name, value in self.table:
             left_open = [
-                partition for partition, producers in self.open.items() if tuple(value.producer) in producers.items()
+                partition
+                for partition, producers in self.open.items()
+                if producers.get(value.producer.producer_id) == value.producer.epoch
             ]
             if left_open or value.state.value == "ongoing":
                 self.write(decide_abort_left_open(name, value, partitions=left_open, now_ms=self.now_ms))

@@ -17,7 +17,7 @@ from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import Connection, ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
 from flymq.gateways.native.connection import speaks_native
-from flymq.gateways.rest.connection import speaks_http
+from flymq.gateways.rest.http.connection import speaks_http
 from flymq.host.clock import SystemClock
 from flymq.host.network import SystemNetwork
 from flymq.host.tasks import Tasks
@@ -124,7 +124,7 @@ async def test_a_connection_within_its_tls_handshake_counts(server_tls: ssl.SSLC
 async def test_who_says_nothing_after_the_tls_handshake_is_sent_away(
     server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
-    async with listening(ListenerLimits(first_bytes_timeout_s=0.2), server_tls) as (listener, port):
+    async with listening(ListenerLimits(first_bytes_timeout_s=0.5), server_tls) as (listener, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls)
         assert listener.connections == 1
         assert await ends(reader.read(1))

@@ -23,7 +23,7 @@ def begin(seed: int) -> SimulatedDisk:
     return disk
 
 
-def outcomes(change) -> set[bytes | None]:  # type: ignore[no-untyped-def]
+def outcomes(change) -> set[bytes | None]:
     """What a power cut after `change` may leave of the file."""
     found = set()
     for seed in SEEDS:

@@ -35,7 +35,8 @@ def test_an_hour_takes_no_time_and_waiting_for_nothing_is_an_error() -> None:
 
 def test_nothing_of_a_killed_process_happens_any_more() -> None:
     async def go() -> None:
-        machine, done = new_machine(), []
+        machine = new_machine()
+        done: list[str] = []
 
         async def work() -> None:
             asyncio.get_running_loop().call_later(2, done.append, "a timer")
@@ -108,7 +109,8 @@ def test_a_killed_process_leaves_what_it_wrote_and_a_power_cut_what_was_synced()
 
 def test_power_that_goes_in_the_middle_of_a_write_ends_the_machine_there() -> None:
     async def go() -> None:
-        machine, done = new_machine(), []
+        machine = new_machine()
+        done: list[str] = []
         machine.disk.bytes_until_cut = 3
 
         async def write() -> None:

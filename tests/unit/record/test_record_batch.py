@@ -53,7 +53,7 @@ def test_records_that_do_not_get_smaller_are_left_as_they_are() -> None:
 
 
 def test_tuples_stand_for_records(twin: ModuleType) -> None:
-    as_tuples = [(b"k", b"v"), (b"k", b"v", [("h", b"x")]), (b"k", b"v", (), 9)]
+    as_tuples: list[Any] = [(b"k", b"v"), (b"k", b"v", [("h", b"x")]), (b"k", b"v", (), 9)]
     as_records = [
         twin.Record(b"k", b"v", (), 7),
         twin.Record(b"k", b"v", (("h", b"x"),), 7),

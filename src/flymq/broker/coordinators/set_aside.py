@@ -36,24 +36,28 @@ class SetAside:
         self.records = 0
         """How many records were skipped since the start, for metrics."""
 
-    def keep(self, name: TopicPartition, found: Sequence[Unreadable]) -> None:
-        """Write the records to a file and report them. Waits for the disk."""
+    def copy(self, name: TopicPartition, found: Sequence[Unreadable]) -> Path:
+        """Write the records to a file. Waits for the disk."""
         path = self._folder / f"{name}.jsonl"
-        where = f"a copy is in {path}"
+        self._disk.make_directory(self._folder)
+        replace_file(self._disk, path, "".join(_line(each) for each in found).encode())
+        return path
+
+    def report(self, name: TopicPartition, found: Sequence[Unreadable]) -> None:
+        """Copy the records that a partition's coordinator skips, and say so in the log and in /health."""
         try:
-            self._disk.make_directory(self._folder)
-            replace_file(self._disk, path, "".join(_line(each) for each in found).encode())
+            where = f"a copy is in {self.copy(name, found)}"
         except StorageError as error:
-            where = f"they could not be copied to {path}: {error.message}"
+            where = f"they could not be copied: {error.message}"
         self.records += len(found)
-        self.problems[name] = f"{name}: {len(found)} records cannot be read and are skipped; {where}"
+        skipped = f"{name}: {len(found)} records cannot be read and are skipped"
+        self.problems[name] = f"{skipped}; {where}"
         some = "; ".join(f"offset {each.offset}: {each.reason}" for each in found[:_NAMED_MAX])
         more = "" if len(found) <= _NAMED_MAX else f"; and {len(found) - _NAMED_MAX} more"
         logger.error(
-            "%s: %d records cannot be read and are skipped (%s%s); %s. To remove them from the topic, stop the broker "
-            "and run: flymq repair internal-topics --data-dir %s",
-            name,
-            len(found),
+            "%s (%s%s); %s. To remove them from the topic, stop the broker and run: "
+            "flymq repair internal-topics --data-dir %s",
+            skipped,
             some,
             more,
             where,

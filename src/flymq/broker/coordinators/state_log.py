@@ -152,11 +152,11 @@ class StateLog(Generic[T]):
         offset = log.start_offset
         unreadable: list[Unreadable] = []
         while (found := log.read(offset, bytes_max=_READ_BYTES)) is not None:
-            offset = await self._threads.run(lambda found=found: _replay(found, table, unreadable))  # type: ignore[misc]
+            offset = await self._threads.run(lambda found=found: replay(found, table, unreadable))  # type: ignore[misc]
         if not partition.leads or partition.leader_epoch != epoch:
             return None
         if unreadable:
-            await self._threads.run(lambda: self._set_aside.keep(partition.name, unreadable))
+            await self._threads.run(lambda: self._set_aside.report(partition.name, unreadable))
         self._tables[number] = table
         return table
 
@@ -178,7 +178,7 @@ class StateLog(Generic[T]):
         return self.partition(number).safe()
 
 
-def _replay(found: Slice, table: Table, unreadable: list[Unreadable]) -> int:
+def replay(found: Slice, table: Table, unreadable: list[Unreadable]) -> int:
     """Apply what a slice holds; return the offset behind it."""
     run = found.read()
     table.apply(_readable(read_entries(run, table.kinds), unreadable))

@@ -186,7 +186,7 @@ class Records:
         """Return a future that is done when each part is safe, or has the error that kept it from being so."""
 
         def finish(decided: asyncio.Future[None]) -> None:
-            if decided.cancelled():  # the client has gone; some parts are still undecided
+            if decided.cancelled():  # the client is gone
                 return
             for part, safe in unsafe:
                 error = BrokerUnavailable("the broker is stopping") if safe.cancelled() else safe.exception()

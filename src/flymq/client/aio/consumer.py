@@ -97,7 +97,7 @@ class AsyncConsumer:
         self._failure: Exception | None = None  # the error that ended the membership
         self._taken: list[PolledRecords] = []  # records returned by the last poll
         self._saved: dict[TopicPartition, int] = {}  # offsets as last committed
-        self._begun_at: dict[TopicPartition, int] = {}  # where the records begin that no transaction has yet
+        self._begun_at: dict[TopicPartition, int] = {}  # first offsets of records that no transaction has committed yet
         self._has_lost_records = False  # some of those were returned, and their partition is another member's now
         self.polled: PolledRecords | None = None
         self._membership: Membership | None = None
@@ -348,7 +348,7 @@ class AsyncConsumer:
         """Return this member and the offsets to commit for all records returned so far, for a transaction.
 
         Raises RebalanceInProgress when a partition was revoked after records of it were returned: its new owner reads
-        them again, so a transaction with what was made of them must be aborted.
+        them again, so a transaction with results from them must be aborted.
         """
         self._release()
         if self._has_lost_records:

@@ -132,7 +132,7 @@ class Membership:
         if joined.assigns:
             request.assignments = await self._assign(joined)
         assigned = await self._ask(request, wire.SyncAnswer, extra_timeout_s=config.rebalance_timeout_ms / 1000)
-        # Not before: until the lost partitions are revoked, nothing may be committed in the new generation.
+        # Not before: until it has revoked what it lost, it must not commit anything in the new generation.
         self.generation = joined.generation
         await self._apply_assignment(frozenset(_flat(assigned.partitions)))
 

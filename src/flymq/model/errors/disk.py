@@ -63,3 +63,19 @@ class FsyncFailed(StorageError):
     code = "FSYNC_FAILED"
     retriable = False
     hint = "Check the disk before restarting the broker: after a failed fsync, the page cache cannot be trusted."
+
+
+class DataDirectoryMissing(StorageError):
+    """There is no broker's data in this directory."""
+
+    code = "DATA_DIRECTORY_MISSING"
+    retriable = False
+    hint = "Give the broker's data directory with --data-dir."
+
+
+class UncleanShutdown(StorageError):
+    """The broker was not shut down cleanly."""
+
+    code = "UNCLEAN_SHUTDOWN"
+    retriable = False
+    hint = "Start the broker once and stop it with SIGTERM or Ctrl-C, then repair."

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from flymq.gateways.rest.shapes import Diagnosis, Limitation
-from flymq.gateways.turns import Turns
+from flymq.gateways.rest.schema.shapes import Diagnosis, Limitation
 from flymq.host.process import thread_cpu_s
+from flymq.host.time_slices import TimeSlice
 from flymq.model.names import TopicPartition
 from flymq.server.monitoring.metrics import Measured
 
@@ -75,7 +75,7 @@ class Samples:
 
 async def take_sample(measured: Measured) -> Sample:
     """Take a sample, yielding to the event loop every few milliseconds."""
-    broker, turns = measured.broker, Turns()
+    broker, slice_ = measured.broker, TimeSlice()
     space = measured.disk.space(measured.data_dir)
     sample = Sample(
         at_s=broker.clock.monotonic_s(),
@@ -91,10 +91,10 @@ async def take_sample(measured: Measured) -> Sample:
         if not topic.is_internal:
             for partition in broker.replicas.of(topic).values():
                 sample.end_offsets[partition.name] = partition.log.end_offset
-        await turns.give()
+        await slice_.yield_if_over()
     for group in broker.groups.list():
         lags = [broker.groups.lag(name, value.offset) for name, value in group.offsets.committed.items()]
-        await turns.give()
+        await slice_.yield_if_over()
         sample.groups[group.name] = GroupSample(
             sum(max(0, lag.records) for lag in lags),
             max((lag.ms / 1000 for lag in lags), default=0.0),

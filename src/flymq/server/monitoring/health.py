@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from flymq import __version__
-from flymq.gateways.rest.shapes import Health
+from flymq.gateways.rest.schema.shapes import Health
 from flymq.server.monitoring.metrics import Measured
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from flymq.broker.broker import Broker
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
-from flymq.gateways.rest.shapes import Diagnosis, Health
+from flymq.gateways.rest.schema.shapes import Diagnosis, Health
 from flymq.host.disk import Disk
 from flymq.host.tasks import Tasks
 from flymq.model.errors import BrokerStarting

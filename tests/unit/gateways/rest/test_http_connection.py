@@ -15,11 +15,11 @@ import trustme
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from flymq.broker.service.quota import ClientQuota
+from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.listener import Gateway, Listener, ListenerLimits
-from flymq.gateways.rest.connection import BODY_BYTES_AHEAD, HttpConnection, http_connections, speaks_http
+from flymq.gateways.rest.http.connection import BODY_BYTES_AHEAD, HttpConnection, http_connections, speaks_http
 from flymq.host.clock import SystemClock
 from flymq.host.network import SystemNetwork
 from flymq.host.tasks import Tasks
@@ -108,9 +108,7 @@ async def serving(
     make: Make = http_connections,
     idle_timeout_s: float = 600.0,
 ) -> AsyncIterator[Site]:
-    shared = SharedByConnections(
-        SystemClock(), BufferBudget(1 << 20), ClientQuota(0), ClientQuota(0), limits or ConnectionLimits()
-    )
+    shared = SharedByConnections(SystemClock(), BufferBudget(1 << 20), limits or ConnectionLimits(), Requests())
     tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error}"))
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:

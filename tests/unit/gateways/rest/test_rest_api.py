@@ -12,14 +12,14 @@ import pytest
 from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
-from flymq.gateways.rest.api import OPERATIONS, api_document
-from flymq.gateways.rest.app import Rest, RestSettings, build_app
-from flymq.gateways.rest.connection import speaks_http
-from flymq.gateways.rest.login import Login
-from flymq.gateways.rest.paging import take_page
-from flymq.gateways.rest.problems import status_of
-from flymq.gateways.rest.reference import main
-from flymq.gateways.rest.shapes import Page
+from flymq.gateways.rest.http.app import Rest, RestSettings, build_app
+from flymq.gateways.rest.http.connection import speaks_http
+from flymq.gateways.rest.http.login import Login
+from flymq.gateways.rest.http.problems import status_of
+from flymq.gateways.rest.schema.operation_table import OPERATIONS, api_document
+from flymq.gateways.rest.schema.paging import take_page
+from flymq.gateways.rest.schema.reference import main
+from flymq.gateways.rest.schema.shapes import Page
 from flymq.host.clock import ManualClock
 from flymq.host.disk import SystemDisk
 from flymq.model.errors import CoordinatorLoading, FlyMQError, NotCoordinator, TopicIsInternal, all_errors

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.responses import Response
 
-from flymq.gateways.rest.idempotency import KEPT_S, KEYS_MAX, Answers, Repeatable
+from flymq.gateways.rest.handlers.idempotency import KEPT_S, KEYS_MAX, Answers, Repeatable
 from flymq.model.errors import IdempotencyKeyReused, TopicNotFound
 from flymq.storage.producers.producer_state import DERIVED_ID_FIRST
 

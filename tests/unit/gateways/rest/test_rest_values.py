@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flymq.gateways.rest.shapes import Encoding
-from flymq.gateways.rest.values import show, to_bytes
+from flymq.gateways.rest.handlers.record_values import show, to_bytes
+from flymq.gateways.rest.schema.shapes import Encoding
 from flymq.model.errors import InvalidRequest
 
 JSON_VALUES = st.recursive(

@@ -56,6 +56,7 @@ def test_a_piece_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / piece.file).equals(SCHEMA)
 
 
+@pytest.mark.slow
 def test_a_large_piece_has_row_groups_and_the_bounds_of_all_of_them(tmp_path: Path) -> None:
     batches = [
         archive_columns(run_of(at, at + 100_000, batch_records=50_000), 0, at + 100_000) for at in (0, 100_000, 200_000)

@@ -14,12 +14,13 @@ from flymq.model.errors import (
     PipelineNotRunning,
     PipelineRunning,
 )
+from flymq.spark.archive.selection import Selection
 from flymq.spark.jobs.archive import ArchiveJob
 from flymq.spark.jobs.connection import Connection
 from flymq.spark.jobs.execution.pipeline_state import PipelineFolder, Pipelines, Progress, State
 from flymq.spark.jobs.job import Job
 from flymq.spark.jobs.mirror import MirrorJob
-from flymq.spark.jobs.restore import RestoreJob, Selection
+from flymq.spark.jobs.restore import RestoreJob
 from flymq.spark.jobs.transform import TransformJob
 
 JOB = ArchiveJob(topics=["orders"], to="/archive", broker=Connection(server="here:9092"))

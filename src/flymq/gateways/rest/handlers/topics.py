@@ -8,10 +8,10 @@ import msgspec
 from starlette.responses import Response
 
 from flymq.broker.service.topics import Topic
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.bodies import JSON
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.rest.paging import take_page
+from flymq.gateways.rest.http.bodies import JSON
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.gateways.rest.schema.paging import take_page
 from flymq.model.delivery import Isolation
 from flymq.model.errors import InvalidReplicationFactor
 from flymq.model.names import TopicPartition

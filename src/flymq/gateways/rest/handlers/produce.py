@@ -17,14 +17,14 @@ from starlette.responses import Response
 
 from flymq.broker.service.records import Produced, ProducePart
 from flymq.broker.service.topics import Topic
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.app import decode_body
-from flymq.gateways.rest.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body
-from flymq.gateways.rest.idempotency import Repeatable
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.rest.problems import to_problem
-from flymq.gateways.rest.shapes import AcksName, NewRecord, RecordResult
-from flymq.gateways.rest.values import to_bytes, to_headers
+from flymq.gateways.rest.handlers.idempotency import Repeatable
+from flymq.gateways.rest.handlers.record_values import to_bytes, to_headers
+from flymq.gateways.rest.http.app import decode_body
+from flymq.gateways.rest.http.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body
+from flymq.gateways.rest.http.problems import to_problem
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks
 from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, UnsupportedMediaType
 from flymq.model.names import TopicPartition

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from flymq.gateways.rest.shapes import Encoding, HeaderShape, RecordShape
+from flymq.gateways.rest.schema.shapes import Encoding, HeaderShape, RecordShape
 from flymq.model.errors import InvalidRequest
 from flymq.record.record import Header, Record
 

@@ -7,7 +7,7 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from flymq.gateways.rest.shapes import Page
+from flymq.gateways.rest.schema.shapes import Page
 from flymq.model.errors import InvalidRequest
 
 T = TypeVar("T")

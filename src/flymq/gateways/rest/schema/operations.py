@@ -17,7 +17,7 @@ from flymq.broker.service.service import Service
 from flymq.model.errors import FlyMQError
 
 if TYPE_CHECKING:
-    from flymq.gateways.rest.app import Rest
+    from flymq.gateways.rest.http.app import Rest
 
 
 @dataclass(slots=True)
@@ -80,4 +80,6 @@ class Operation:
 
     @property
     def tag(self) -> str:
-        return self.handler.__module__.rpartition(".")[2]
+        """The family of operations it belongs to, for the API's documentation."""
+        module = self.handler.__module__.rpartition(".")[2]
+        return "records" if module in ("produce", "read") else module

@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncGenerator, Iterator
 
-from flymq.gateways.rest.operations import Call
+from flymq.gateways.rest.schema.operations import Call
 from flymq.model.errors import BodyTooSlow, ConnectionLost, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 
 JSON = "application/json"

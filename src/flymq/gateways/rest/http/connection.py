@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from flymq.gateways.connection import Connection, SharedByConnections
 from flymq.gateways.outbox import Buffer
-from flymq.gateways.rest.problems import problem_response
+from flymq.gateways.rest.http.problems import problem_response
 from flymq.host.tasks import Tasks
 from flymq.model.errors import FlyMQError, InternalError, MalformedHttp, RequestHeadTooLarge
 from flymq.wire.first_bytes import Speaks

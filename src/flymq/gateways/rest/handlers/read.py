@@ -10,12 +10,12 @@ from starlette.responses import Response, StreamingResponse
 
 from flymq.broker.service.members import PartTaken, Reader, Taken
 from flymq.broker.service.records import EARLIEST, LATEST
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.bodies import JSON, NDJSON
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.rest.problems import to_problem
-from flymq.gateways.rest.shapes import IsolationName, Position, RecordShape
-from flymq.gateways.rest.values import show_record
+from flymq.gateways.rest.handlers.record_values import show_record
+from flymq.gateways.rest.http.bodies import JSON, NDJSON
+from flymq.gateways.rest.http.problems import to_problem
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.gateways.rest.schema.shapes import IsolationName, Position, RecordShape
 from flymq.model.delivery import Isolation
 from flymq.model.errors import FlyMQError, InvalidRequest, NotAcceptable
 from flymq.model.names import TopicPartition

@@ -9,10 +9,10 @@ from typing import Any, get_type_hints
 import msgspec
 
 from flymq import __version__
-from flymq.gateways.rest.bodies import JSON, NDJSON
-from flymq.gateways.rest.operations import Operation
-from flymq.gateways.rest.problems import PROBLEM_JSON, Problem, status_of
-from flymq.gateways.rest.shapes import NewRecord, RecordShape
+from flymq.gateways.rest.http.bodies import JSON, NDJSON
+from flymq.gateways.rest.http.problems import PROBLEM_JSON, Problem, status_of
+from flymq.gateways.rest.schema.operations import Operation
+from flymq.gateways.rest.schema.shapes import NewRecord, RecordShape
 from flymq.model import errors
 from flymq.model.errors import FlyMQError
 

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.bodies import JSON
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.turns import Turns
+from flymq.gateways.rest.http.bodies import JSON
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.host.time_slices import TimeSlice
 
 METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def live(_call: Call) -> shapes.Probe:
-    """Tell that the broker's loop turns."""
+    """Return 200 while the event loop runs."""
     return shapes.Probe("ok")
 
 
@@ -52,19 +52,19 @@ async def detailed_metrics(call: Call) -> Response:
 
 
 def _page(lines: Iterator[str]) -> Response:
-    return StreamingResponse(in_turns(lines), media_type=METRICS_TEXT)
+    return StreamingResponse(in_slices(lines), media_type=METRICS_TEXT)
 
 
-async def in_turns(lines: Iterator[str]) -> AsyncIterator[str]:
+async def in_slices(lines: Iterator[str]) -> AsyncIterator[str]:
     """Send the lines a few milliseconds' worth at a time."""
     piece: list[str] = []
-    turns = Turns()
+    slice_ = TimeSlice()
     for line in lines:
         piece.append(line)
-        if turns.is_over:
+        if slice_.is_over:
             yield "".join(piece)
             piece = []
-            await turns.give()
+            await slice_.yield_if_over()
     yield "".join(piece)
 
 

@@ -23,13 +23,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import SharedByConnections
-from flymq.gateways.rest.bodies import JSON, media_type, read_body
-from flymq.gateways.rest.idempotency import Answers
-from flymq.gateways.rest.login import Login
-from flymq.gateways.rest.operations import Call, Operation
-from flymq.gateways.rest.paths import keep_slashes, names_in
-from flymq.gateways.rest.problems import problem_response
-from flymq.gateways.rest.shapes import Diagnosis, Health
+from flymq.gateways.rest.handlers.idempotency import Answers
+from flymq.gateways.rest.http.bodies import JSON, media_type, read_body
+from flymq.gateways.rest.http.login import Login
+from flymq.gateways.rest.http.paths import keep_slashes, names_in
+from flymq.gateways.rest.http.problems import problem_response
+from flymq.gateways.rest.schema.operations import Call, Operation
+from flymq.gateways.rest.schema.shapes import Diagnosis, Health
 from flymq.model.errors import (
     BrokerStarting,
     BrokerUnavailable,

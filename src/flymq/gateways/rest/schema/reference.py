@@ -1,7 +1,7 @@
 """Write docs/reference/openapi.json from the table of operations, so that it cannot lag behind.
 
-    python -m flymq.gateways.rest.reference            write the document
-    python -m flymq.gateways.rest.reference --check    exit 1 if it is not up to date
+    python -m flymq.gateways.rest.schema.reference            write the document
+    python -m flymq.gateways.rest.schema.reference --check    exit 1 if it is not up to date
 
 Run it from the root of the repository.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from flymq.gateways.rest.api import api_document
+from flymq.gateways.rest.schema.operation_table import api_document
 
 DOCUMENT = Path("docs/reference/openapi.json")
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if DOCUMENT.is_file() and DOCUMENT.read_bytes() == document:
         return 0
-    print(f"{DOCUMENT} is not up to date.\nTry: python -m flymq.gateways.rest.reference", file=sys.stderr)
+    print(f"{DOCUMENT} is not up to date.\nTry: python -m flymq.gateways.rest.schema.reference", file=sys.stderr)
     return 1
 
 

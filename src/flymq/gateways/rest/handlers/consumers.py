@@ -14,13 +14,13 @@ from starlette.responses import Response
 from flymq.broker.safety import wait_safe
 from flymq.broker.service.groups import NewOffset
 from flymq.broker.service.members import Member, NewMember
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.bodies import JSON
-from flymq.gateways.rest.groups import to_names
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.rest.problems import to_problem
-from flymq.gateways.rest.reading import ISOLATIONS, POSITIONS, show_part, wait_out
-from flymq.gateways.rest.shapes import OffsetResult, RecordShape
+from flymq.gateways.rest.handlers.groups import to_names
+from flymq.gateways.rest.handlers.read import ISOLATIONS, POSITIONS, show_part, wait_out
+from flymq.gateways.rest.http.bodies import JSON
+from flymq.gateways.rest.http.problems import to_problem
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.gateways.rest.schema.shapes import OffsetResult, RecordShape
 from flymq.model.names import TopicPartition
 
 _POLL_BYTES = 1 << 20

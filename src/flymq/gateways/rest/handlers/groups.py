@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from flymq.broker.safety import wait_safe
 from flymq.broker.service.groups import UNKNOWN, Committer, GroupPosition, NewOffset
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.rest.paging import take_page
-from flymq.gateways.rest.problems import Problem, to_problem
-from flymq.gateways.rest.reading import POSITIONS
-from flymq.gateways.rest.shapes import OffsetResult, PartitionName
+from flymq.gateways.rest.handlers.read import POSITIONS
+from flymq.gateways.rest.http.problems import Problem, to_problem
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.gateways.rest.schema.paging import take_page
+from flymq.gateways.rest.schema.shapes import OffsetResult, PartitionName
 from flymq.model.errors import FlyMQError, InvalidRequest
 from flymq.model.names import TopicPartition
 

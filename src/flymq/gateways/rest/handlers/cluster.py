@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flymq import __version__
 from flymq.broker.service.transactions import TransactionValue
-from flymq.gateways.rest import shapes
-from flymq.gateways.rest.groups import to_names
-from flymq.gateways.rest.operations import Call
-from flymq.gateways.rest.paging import take_page
+from flymq.gateways.rest.handlers.groups import to_names
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.operations import Call
+from flymq.gateways.rest.schema.paging import take_page
 from flymq.model.errors import NoSuchResource
 
 

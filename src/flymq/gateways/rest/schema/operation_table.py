@@ -6,12 +6,13 @@ from functools import cache
 
 from starlette.responses import Response
 
-from flymq.gateways.rest import cluster, consumers, groups, observing, producing, reading, shapes, topics
-from flymq.gateways.rest.bodies import JSON
-from flymq.gateways.rest.observing import METRICS_TEXT
-from flymq.gateways.rest.openapi import DOCS_HTML, describe_api
-from flymq.gateways.rest.operations import Call, Operation
-from flymq.gateways.rest.reading import EVENT_STREAM
+from flymq.gateways.rest.handlers import cluster, consumers, groups, monitoring, produce, read, topics
+from flymq.gateways.rest.handlers.monitoring import METRICS_TEXT
+from flymq.gateways.rest.handlers.read import EVENT_STREAM
+from flymq.gateways.rest.http.bodies import JSON
+from flymq.gateways.rest.schema import shapes
+from flymq.gateways.rest.schema.openapi import DOCS_HTML, describe_api
+from flymq.gateways.rest.schema.operations import Call, Operation
 from flymq.model import errors
 
 _V1 = "/api/v1"
@@ -45,7 +46,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST",
         f"{_TOPIC}/records",
-        producing.produce,
+        produce.produce,
         shapes.ProduceResults,
         takes=shapes.NewRecords,
         query=shapes.ProduceQuery,
@@ -56,7 +57,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "GET",
         f"{_PARTITION}/records",
-        reading.read_records,
+        read.read_records,
         shapes.Records,
         query=shapes.ReadQuery,
         errors=(*_NO_PARTITION, errors.OffsetOutOfRange, errors.NotAcceptable),
@@ -65,7 +66,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "DELETE",
         f"{_PARTITION}/records",
-        reading.delete_records,
+        read.delete_records,
         shapes.RecordsDeleted,
         query=shapes.DeleteRecordsQuery,
         errors=(*_NO_PARTITION, errors.OffsetOutOfRange),
@@ -73,7 +74,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "GET",
         f"{_TOPIC}/records/stream",
-        reading.tail_records,
+        read.tail_records,
         EVENT_STREAM,
         query=shapes.TailQuery,
         errors=_NO_PARTITION,
@@ -183,24 +184,24 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(errors.TransactionNotFound, errors.InvalidTransactionState),
     ),
     # --- how the broker is
-    Operation("GET", f"{_V1}/diagnosis", observing.diagnose, shapes.Diagnosis),
-    Operation("GET", "/metrics", observing.metrics, METRICS_TEXT),
-    Operation("GET", "/metrics/detailed", observing.detailed_metrics, METRICS_TEXT),
-    Operation("GET", "/livez", observing.live, shapes.Probe, needs_broker=False, needs_login=False),
+    Operation("GET", f"{_V1}/diagnosis", monitoring.diagnose, shapes.Diagnosis),
+    Operation("GET", "/metrics", monitoring.metrics, METRICS_TEXT),
+    Operation("GET", "/metrics/detailed", monitoring.detailed_metrics, METRICS_TEXT),
+    Operation("GET", "/livez", monitoring.live, shapes.Probe, needs_broker=False, needs_login=False),
     Operation(
         "GET",
         "/startupz",
-        observing.started,
+        monitoring.started,
         shapes.Probe,
         needs_broker=False,
         needs_login=False,
         other_statuses=(503,),
     ),
     Operation(
-        "GET", "/readyz", observing.ready, shapes.Probe, needs_broker=False, needs_login=False, other_statuses=(503,)
+        "GET", "/readyz", monitoring.ready, shapes.Probe, needs_broker=False, needs_login=False, other_statuses=(503,)
     ),
     Operation(
-        "GET", "/health", observing.health, shapes.Health, needs_broker=False, needs_login=False, other_statuses=(503,)
+        "GET", "/health", monitoring.health, shapes.Health, needs_broker=False, needs_login=False, other_statuses=(503,)
     ),
     Operation("GET", "/openapi.json", openapi, JSON, needs_broker=False, needs_login=False),
     Operation("GET", "/docs", docs, "text/html", needs_broker=False, needs_login=False),
