@@ -30,7 +30,8 @@ class TopicConfig:
     retention_ms: int = _setting(
         "retention.ms",
         7 * _DAY_MS,
-        "Maximum age of records before they are deleted; -1: no limit, as for a topic that sets only `retention.bytes`.",
+        "Maximum age of records before they are deleted; -1: no limit, as for a topic that sets only "
+        "`retention.bytes`.",
         low=UNLIMITED,
     )
     retention_bytes: int = _setting(

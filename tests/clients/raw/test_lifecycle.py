@@ -24,7 +24,7 @@ from flymq.record.batch import encode_batch
 from flymq.record.reading import parse_records
 from flymq.testing import running_broker
 from flymq.wire.native.codec import encode_request
-from flymq.wire.native.messages.records import Fetch, FetchPartition, PartitionBatches, ProduceBatch
+from flymq.wire.native.messages.records import Fetch, FetchPartition, PartitionBatches, Produce, ProduceBatch
 from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, Done, ErrorAnswer, Hello, Ping
 from flymq.wire.native.messages.topics import CreateTopic, ListTopics
 from flymq.wire.native.messages.transactions import InitProducer
@@ -272,3 +272,14 @@ def test_two_brokers_of_one_process_keep_what_they_receive_apart() -> None:
         a = threads.submit(write_and_read, one.address, b"a" * 1000)
         b = threads.submit(write_and_read, other.address, b"b" * 1000)
         assert (a.result(), b.result()) == ({b"a" * 1000}, {b"b" * 1000})
+
+
+def test_what_a_broker_stores_is_for_its_own_user_alone(tmp_path):
+    data_dir = tmp_path / "new" / "data"
+    with running_broker(data_dir) as broker:
+        client = RawClient(broker.port)
+        client.ask(Produce(topic="t", value=b"secret"))
+        client.close()
+        found = [data_dir, *data_dir.rglob("*")]
+        assert any(path.name == "metadata.db" for path in found)
+        assert [str(path) for path in found if path.stat().st_mode & 0o077] == []
