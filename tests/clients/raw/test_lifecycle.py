@@ -1,5 +1,6 @@
 """Start, stop, crash and start again; limits, encryption and login: what an operator relies on."""
 
+import contextlib
 import signal
 import socket
 import ssl
@@ -238,6 +239,30 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(tmp_pat
         client = RawClient(broker.port)
         with context.wrap_socket(client.socket, server_hostname="localhost") as client.socket:
             assert isinstance(client.ask(Ping()), Done)
+
+
+PLAINTEXT = {
+    "native": encode_request(Ping()),
+    "http": b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "kafka": bytes.fromhex("0000000a00120000000000070000"),
+}
+
+
+@pytest.mark.parametrize(
+    "demand", [{"tls.required": True}, {"tls.client_auth": "required"}], ids=lambda it: next(iter(it))
+)
+@pytest.mark.parametrize("protocol", PLAINTEXT)
+def test_plaintext_is_refused_on_every_port_where_tls_is_required(tmp_path, authority, protocol, demand):
+    settings = {**tls_settings(tmp_path, authority), **demand, "listener.http_port": 0}
+    settings["tls.ca_file"] = str(tmp_path / "ca.pem")
+    with running_broker(settings=settings) as broker:
+        for port in (broker.port, broker.http_port):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+                answer = b""
+                with contextlib.suppress(ConnectionError):
+                    plain.sendall(PLAINTEXT[protocol])
+                    answer = plain.recv(1)
+                assert answer == b""
 
 
 def test_nothing_is_served_before_the_login_where_one_is_required(tmp_path):
