@@ -241,8 +241,8 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(tmp_pat
             assert isinstance(client.ask(Ping()), Done)
 
 
-PLAINTEXT = {
-    "native": encode_request(Ping()),
+PLAINTEXT: dict[str, bytes] = {
+    "native": bytes(encode_request(Ping())),
     "http": b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "kafka": bytes.fromhex("0000000a00120000000000070000"),
 }
