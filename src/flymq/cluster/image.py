@@ -231,7 +231,7 @@ class Image:
             return None
         states = self._states.get(spec.topic_id, {})
         partitions = tuple(states[number] for number in range(spec.partitions))
-        return Topic(name, spec, self._defaults.with_changes(spec.settings), partitions)
+        return Topic(name, spec, self._defaults.for_topic(spec.settings), partitions)
 
     def _arrived(self, revision: int) -> None:
         assert revision >= self.revision, "revisions only grow"

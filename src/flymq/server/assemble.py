@@ -194,7 +194,12 @@ def _rest(config: Config, shared: SharedByConnections, monitor: Monitor, host: H
 
 def _limits(config: Config, connections_max: int) -> ListenerLimits:
     limits = config.limits
-    return ListenerLimits(connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000)
+    return ListenerLimits(
+        connections_max,
+        limits.connections_per_ip_max,
+        limits.idle_connection_timeout_ms / 1000,
+        needs_tls=config.tls.refuses_plaintext,
+    )
 
 
 def _intervals(config: Config) -> MaintenanceIntervals:

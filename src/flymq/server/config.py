@@ -90,6 +90,9 @@ class TlsSettings:
     key_file: Path | None = _setting(None, "Private key of the certificate, PEM.", must_exist=True)
     ca_file: Path | None = _setting(None, "CA certificates to verify client certificates with, PEM.", must_exist=True)
     client_auth: ClientAuth = _setting(ClientAuth.NONE, "Whether clients must present a certificate (mutual TLS).")
+    required: bool = _setting(
+        False, "Refuse connections without TLS. Implied by `tls.client_auth` = `required`; otherwise both are accepted."
+    )
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
@@ -100,9 +103,16 @@ class TlsSettings:
                 hint="Set tls.ca_file to the CA certificates to trust, or set tls.client_auth to 'none'.",
             )
 
+        if self.required and not self.enabled:
+            raise InvalidSetting("tls.required needs tls.cert_file and tls.key_file", hint="Set both of them.")
+
     @property
     def enabled(self) -> bool:
         return self.cert_file is not None
+
+    @property
+    def refuses_plaintext(self) -> bool:
+        return self.required or self.client_auth is ClientAuth.REQUIRED
 
 
 @dataclass(frozen=True, slots=True)

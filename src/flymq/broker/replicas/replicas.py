@@ -99,14 +99,20 @@ class Replicas:
         Batches may have been lost there, so what is written from now on belongs to a new leader epoch.
         """
         topics = list(self._image)
-        opened = await asyncio.gather(*(self._open(topic) for topic in topics))
+        opened = await asyncio.gather(*(self._open(topic) for topic in topics), return_exceptions=True)
         recovered = {}
+        failures: list[BaseException] = []
         for topic, logs in zip(topics, opened, strict=True):
+            if isinstance(logs, BaseException):
+                failures.append(logs)
+                continue
             self._add(topic, logs)
             for number, log in logs.items():
                 state = topic.partitions[number]
                 if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
                     recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
+        if failures:  # what was opened is known by now, so that it can be closed cleanly
+            raise failures[0]
         self._image.watchers.append(self._changed)
         for topic in self._image:  # what has changed while logs were opened
             self._changed(TopicChange(topic.name, None, topic))

@@ -182,7 +182,7 @@ class Member(Reader):
             try:
                 await self._join()
                 return
-            except RebalanceInProgress:
+            except (RebalanceInProgress, StaleGeneration):
                 continue  # somebody joined between the generation and its assignment
             except BaseException as error:  # its positions are those of an earlier generation
                 self._must_rejoin = not isinstance(error, (UnknownMember, MemberFenced))

@@ -21,7 +21,7 @@ from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
-from flymq.model.errors import FlyMQError, TopicIsInternal
+from flymq.model.errors import FlyMQError, TopicIsInternal, TopicNotFound
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 
@@ -69,6 +69,19 @@ def test_the_gate_lets_internal_topics_be_read_and_described_and_nothing_else(op
         return
     with pytest.raises(TopicIsInternal):
         Gate().check(CALLER, operation, Resource.TOPIC, OFFSETS)
+
+
+def test_an_internal_topic_is_not_created_on_first_use() -> None:
+    """As a topic that is not there: Kafka's tools ask for names of Kafka's own internal topics."""
+
+    async def live() -> None:
+        world = World(quick_disk=True)
+        node = await world.start()
+        with pytest.raises(TopicNotFound):
+            await node.service.topics.get_or_create(CALLER, "__new")
+        await world.close()
+
+    run(live())
 
 
 @pytest.mark.parametrize("operation", Operation)
@@ -128,10 +141,6 @@ async def create(node: Broker, name: TopicPartition) -> None:
     await node.service.topics.create(CALLER, name.topic)
 
 
-async def create_on_first_use(node: Broker, name: TopicPartition) -> None:
-    await node.service.topics.get_or_create(CALLER, "__new")
-
-
 async def alter(node: Broker, name: TopicPartition) -> None:
     await node.service.topics.alter(CALLER, name.topic, {"retention.ms": 1})
 
@@ -153,7 +162,6 @@ CHANGES = (
     delete_records,
     check_writable,
     create,
-    create_on_first_use,
     alter,
     add_partitions,
     delete,
