@@ -187,6 +187,7 @@ def _rest(config: Config, shared: SharedByConnections, monitor: Monitor, host: H
         config.rest.body_bytes_max,
         config.rest.body_timeout_ms / 1000,
         config.rest.origins,
+        config.rest.host_names,
         clamps_replication=config.broker.dev,
     )
     return Rest(settings, shared, monitor, Login(new_id(host.entropy).bytes, host.clock), OPERATIONS)

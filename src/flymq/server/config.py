@@ -240,10 +240,23 @@ class HttpSettings:
     cors_origins: str | None = _setting(
         None, "Allowed CORS origins, such as `https://a.example, https://b.example`; none if not set."
     )
+    hosts: str | None = _setting(
+        None,
+        "Host names, separated by commas, by which HTTP requests may address the broker over loopback, besides "
+        "localhost and addresses.",
+    )
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(origin.strip() for origin in (self.cors_origins or "").split(",") if origin.strip())
+        return _split(self.cors_origins)
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        return _split(self.hosts)
+
+
+def _split(names: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (names or "").split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True)

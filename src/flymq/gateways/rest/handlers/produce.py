@@ -20,13 +20,21 @@ from flymq.broker.service.topics import Topic
 from flymq.gateways.rest.handlers.idempotency import Repeatable
 from flymq.gateways.rest.handlers.record_values import to_bytes, to_headers
 from flymq.gateways.rest.http.app import decode_body
-from flymq.gateways.rest.http.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body
+from flymq.gateways.rest.http.bodies import (
+    JSON,
+    NDJSON,
+    body_blocks,
+    line_blocks,
+    media_type,
+    read_body,
+    wrong_media_type,
+)
 from flymq.gateways.rest.http.problems import to_problem
 from flymq.gateways.rest.schema import shapes
 from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks
-from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, UnsupportedMediaType
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
@@ -86,7 +94,7 @@ async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
         writing.key_encoding = given.key_encoding or writing.key_encoding
         writing.write(given.records)
     else:
-        raise UnsupportedMediaType(f"the body is {kind!r}, not {JSON!r} or {NDJSON!r}")
+        raise wrong_media_type(call, JSON, NDJSON)
     return await writing.answer()
 
 
