@@ -28,6 +28,7 @@ ASIDE_SUFFIX = ".tmp"
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 """Permissions: what a broker stores is for its own user alone."""
 _PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
+_REMOVALS_MAX = 100
 
 
 class File(Protocol):
@@ -292,12 +293,16 @@ class SystemDisk:
             raise storage_error(error, path) from error
 
     def remove_directory(self, path: Path) -> None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise storage_error(error, path) from error
+        for attempts_left in reversed(range(_REMOVALS_MAX)):
+            try:
+                shutil.rmtree(path)
+                return
+            except OSError as error:
+                if not path.exists():
+                    return
+                # A sync that began before may still create and rename files in there, in another thread.
+                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY) or not attempts_left:
+                    raise storage_error(error, path) from error
 
     def sync_directory(self, path: Path) -> None:
         try:

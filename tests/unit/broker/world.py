@@ -34,7 +34,12 @@ class World:
     """The broker through all its lives."""
 
     def __init__(
-        self, *, internal_partitions: int = 2, quick_disk: bool = False, quotas: tuple[int, int] = (0, 0)
+        self,
+        *,
+        internal_partitions: int = 2,
+        auto_create: bool = False,
+        quick_disk: bool = False,
+        quotas: tuple[int, int] = (0, 0),
     ) -> None:
         """`quick_disk`: a disk that needs no time. `quotas`: bytes a second that each client may produce and fetch."""
         chance = random.Random(0)
@@ -49,6 +54,7 @@ class World:
                 "listener.http_port": -1,
                 "groups.internal_partitions": internal_partitions,
                 "groups.consumer_session_timeout_ms": 2_000,
+                "topics.auto_create": auto_create,
             }
         )
         self._node: Broker | None = None

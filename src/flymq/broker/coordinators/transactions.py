@@ -466,9 +466,13 @@ class Transactions:
         return value
 
     def _partitions(self, value: TransactionValue) -> Iterator[Partition]:
-        """Yield where the transaction has written, without topics deleted since."""
+        """Yield where the transaction has written, without what was deleted since.
+
+        A topic deleted and created again may have fewer partitions than the one that was written to.
+        """
         for name in value.partitions:
-            if name.topic in self._image:
+            topic = self._image.find(name.topic)
+            if topic is not None and name.partition < len(topic.partitions):
                 yield self._replicas.get(name)
 
     async def _fresh_producer_id(self, name: str) -> int:

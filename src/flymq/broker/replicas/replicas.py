@@ -137,6 +137,7 @@ class Replicas:
         if after is None:
             return
         self._assign_roles(after)
+        self._failures.pop(after.topic_id, None)  # what is missing is tried again
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 

@@ -83,6 +83,10 @@ class Reader:
             del self.positions[name]
             self.positions[name] = next_offset
 
+    def forget(self, topic: str) -> None:
+        """Have no position in a topic that was deleted: one created later under its name begins anew."""
+        self.positions = {name: offset for name, offset in self.positions.items() if name.topic != topic}
+
     async def take(self, *, limit: int, bytes_max: int, wait_ms: int) -> Taken:
         """Return the next records, at most `limit`, and move behind them; wait for some. A partition that cannot be
         read raises, unless others have records: then it does the next time."""
@@ -102,7 +106,7 @@ class Reader:
         error: FlyMQError | None = None
         for read in fetched.reads:
             error = error or read.error
-            if read.slice is None or limit <= 0:
+            if read.slice is None or limit <= 0 or read.name not in self.positions:
                 continue
             part = self._take_part(read, read.slice.read(), limit)
             limit -= len(part.records)
@@ -312,6 +316,10 @@ class Members:
         member.member_id = member_id
         self._members[member.group, member_id] = member
         self.groups.listen(member.group, member_id, member)
+
+    def topic_deleted(self, name: str) -> None:
+        for member in self._members.values():
+            member.forget(name)
 
     def drop(self, member: Member) -> None:
         if self._members.pop((member.group, member.member_id), None) is not None:
