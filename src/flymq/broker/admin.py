@@ -93,8 +93,8 @@ class Admin:
             return topic
         return await self._create(name, self._new_spec(partitions, 0, settings))
 
-    async def get_or_create(self, name: str) -> Topic:
-        """Return a topic, created on first use where the settings allow it."""
+    async def get_or_create(self, name: str, settings: Mapping[str, Any] | None = None) -> Topic:
+        """Return a topic, created on first use, with these settings, where the broker's settings allow it."""
         if (topic := self._image.find(name)) is not None:
             await self._replicas.settled(topic.topic_id)
             return topic
@@ -103,7 +103,7 @@ class Admin:
         check_topic_name(name)
         if (underway := self._creating.get(name)) is not None:
             return await asyncio.shield(underway)
-        return await self._create(name, self._new_spec(0, 0, {}))
+        return await self._create(name, self._new_spec(0, 0, settings or {}))
 
     def may_create(self, name: str) -> bool:
         """Return whether a topic of this name is created on first use."""
@@ -135,7 +135,8 @@ class Admin:
             raise
         topic = self._image.get(name)
         level = logging.DEBUG if topic.is_internal else logging.INFO
-        logger.log(level, "created the topic %s with %d partitions", name, spec.partitions)
+        retention = topic.config.describe_retention()
+        logger.log(level, "created the topic %s with %d partitions, %s", name, spec.partitions, retention)
         return topic
 
     def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
@@ -199,7 +200,7 @@ class Admin:
         """Return what is set for the topic alone, and all its settings."""
         merged = {name: value for name, value in {**old, **changes}.items() if value is not None}
         self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is reported too
-        config = self.defaults.config.with_changes(merged)
+        config = self.defaults.config.for_topic(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
             raise InvalidSetting("cleanup.policy 'compact' needs a topic on disk; persistence is 'memory'")
         plain = config.to_mapping()

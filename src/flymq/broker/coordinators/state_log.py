@@ -156,10 +156,11 @@ class StateLog(Generic[T]):
         belongs = keys_of(number, self.partitions)
         while (found := log.read(offset, bytes_max=_READ_BYTES)) is not None:
             offset = await self._threads.run(lambda found=found: replay(found, table, belongs, unreadable))  # type: ignore[misc]
-        if not partition.leads or partition.leader_epoch != epoch:
-            return None
         if unreadable:
             await self._threads.run(lambda: self._set_aside.report(partition.name, unreadable))
+        # No await from here on: a table is served only by who leads now.
+        if not partition.leads or partition.leader_epoch != epoch:
+            return None
         self._tables[number] = table
         return table
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import ceil
 
 from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
 from flymq.broker.replicas.partition import PartitionRead, View
@@ -173,7 +174,7 @@ class Member(Reader):
     async def _rejoin(self) -> None:
         async with self._lock:
             if self._must_rejoin:  # a poll may have done it
-                with suppress(UnknownMember, MemberFenced):
+                with suppress(FlyMQError):  # the next poll joins again, and tells its client what is wrong
                     await self.join()
 
     # --- the client asks
@@ -185,8 +186,11 @@ class Member(Reader):
             try:
                 await self._join()
                 return
-            except RebalanceInProgress:
+            except (RebalanceInProgress, StaleGeneration):
                 continue  # somebody joined between the generation and its assignment
+            except BaseException as error:  # its positions are those of an earlier generation
+                self._must_rejoin = not isinstance(error, (UnknownMember, MemberFenced))
+                raise
 
     async def _join(self) -> None:
         groups, wanted = self._members.groups, self.wanted
@@ -250,7 +254,7 @@ class Member(Reader):
             if not self.positions:
                 await asyncio.wait([interrupted], timeout=wait_s)
                 return Fetched([])
-            reading = self._records.fetch_uncounted(self.caller, self._query(bytes_max, int(wait_s * 1000)))
+            reading = self._records.fetch_uncounted(self.caller, self._query(bytes_max, ceil(wait_s * 1000)))
             if isinstance(reading, Fetched):
                 return reading
             interrupted.add_done_callback(lambda _: reading.finish())
@@ -266,8 +270,7 @@ class Member(Reader):
             raise ConsumerNotFound(error.message) from None
 
     def leave(self) -> None:
-        self._members.drop(self)
-        self._interrupted.set()
+        self.removed()
         with suppress(UnknownMember, MemberFenced):  # the group has removed it already
             self._members.groups.leave(self.caller, self.group, self.member_id, instance=self.wanted.instance)
 
@@ -292,7 +295,13 @@ class Members:
         if len(self._members) >= MEMBERS_MAX:
             raise GroupFull(f"this broker keeps at most {MEMBERS_MAX} members for clients", hint="Delete some first.")
         member = Member(self, caller, wanted)
-        await member.join()
+        try:
+            await member.join()
+        except BaseException:  # also when the client is gone
+            if member.member_id:
+                with suppress(FlyMQError):
+                    member.leave()
+            raise
         return member
 
     def get(self, group: str, member_id: str) -> Member:
