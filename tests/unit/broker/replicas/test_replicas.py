@@ -247,19 +247,6 @@ def test_a_topic_whose_log_cannot_be_opened_was_not_created_and_can_be_created_a
     in_world(scenario)
 
 
-def test_a_partition_that_could_not_be_opened_says_why() -> None:
-    async def scenario(world: World, node: Broker) -> None:
-        await world.create_topic("orders", 1)
-        world.disk.fail_next("create", "/orders~", errno.ENOSPC)
-        with pytest.raises(StorageError):
-            await node.admin.add_partitions("orders", 2)
-        with pytest.raises(StorageError):
-            node.replicas.get(TopicPartition("orders", 1))
-        assert world.partition("orders", 0).append(a_batch(), Acks.LEADER).base_offset == 0
-
-    in_world(scenario)
-
-
 def test_a_partition_that_can_be_opened_later_is_as_good_as_any_other() -> None:
     async def scenario(world: World, node: Broker) -> None:
         await world.create_topic("orders", 1)

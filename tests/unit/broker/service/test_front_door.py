@@ -37,6 +37,7 @@ WITHOUT_CALLER = {
     "Groups.stop_listening",
     "Members.renamed",
     "Members.drop",
+    "Members.topic_deleted",
     # `missing_topics` names what `create_topics` is then asked for, and a member knows its caller
     "Records.missing_topics",
     "Members.get",
