@@ -64,5 +64,7 @@ class PromptFuture(Generic[R]):
 
     def _end(self) -> None:
         self._is_done = True
-        for callback in self._callbacks:
+        # Let go of them: they nearly always hold this future, and a cycle for each request is work for the collector.
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
             callback(self)
