@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flymq.broker.prompt_future import PromptFuture, R
-from flymq.broker.replicas.partition import Partition, PartitionRead, View
+from flymq.broker.replicas.partition import NO_EPOCH, Partition, PartitionRead, View
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 
@@ -21,6 +21,8 @@ class FetchFrom:
     name: TopicPartition
     offset: int
     bytes_max: int
+    leader_epoch: int = NO_EPOCH
+    """What the reader takes for the current one; the read fails if another is."""
 
 
 @dataclass(slots=True)
@@ -47,11 +49,15 @@ class Fetches:
         self._waiting: dict[WaitingFetch[Any], None] = {}
         self._may_wait = True
 
-    def fetch(self, query: FetchQuery, answer: Answer[R]) -> R | WaitingFetch[R]:
-        """Read what is there; when that is too little, wait for more."""
+    def read(self, query: FetchQuery) -> list[PartitionRead] | None:
+        """Read what is there; None when that is too little and the reader should `wait`."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
-            return answer(reads)
+            return reads
+        return None
+
+    def wait(self, query: FetchQuery, answer: Answer[R]) -> WaitingFetch[R]:
+        """Wait for more than there is now."""
         waiting = WaitingFetch(self._find, query, answer)
         self._waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
@@ -76,12 +82,18 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
     view = query.view
     for wanted in query.partitions:
         try:
-            read = find(wanted.name).read(wanted.offset, bytes_max=max(0, min(wanted.bytes_max, left)), view=view)
+            bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
+            partition = find(wanted.name)
+            if wanted.leader_epoch != NO_EPOCH:
+                partition.check_leads(wanted.leader_epoch)
+            read = partition.read(wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=view)
         except FlyMQError as error:
             read = PartitionRead(wanted.name, error=error)
-        if read.slice is not None and left < query.bytes_max and read.length > left:
-            read.slice = None  # at least one batch is read; but not from every partition when the answer is full
-        left -= read.length
+        if read.slice is not None:
+            if left < query.bytes_max and read.slice.length > left:
+                read.slice = None  # at least one batch is read; but not from every partition when the answer is full
+            else:
+                left -= read.slice.length
         reads.append(read)
     return reads
 

@@ -263,26 +263,35 @@ class Records:
     def fetch(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
         """Read several partitions, now or when there is enough. The limits of the broker apply."""
         self._check_query(caller, query)
-
-        def answer(reads: list[PartitionRead]) -> Fetched:
+        reads = self._replicas.fetches.read(query)
+        if reads is not None:
             return Fetched(reads, self._accounts.fetched(caller, reads))
+        return self._replicas.fetches.wait(query, partial(self._fetched, caller))
 
-        return self._replicas.fetches.fetch(query, answer)
+    def _fetched(self, caller: Caller, reads: list[PartitionRead]) -> Fetched:
+        return Fetched(reads, self._accounts.fetched(caller, reads))
 
     def fetch_uncounted(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
         """As `fetch`, for a reader that takes records out of the batches, and says with `gave` which it gave out."""
         self._check_query(caller, query)
-        return self._replicas.fetches.fetch(query, Fetched)
+        reads = self._replicas.fetches.read(query)
+        return self._replicas.fetches.wait(query, Fetched) if reads is None else Fetched(reads)
 
     def gave(self, caller: Caller, topic: str, records: int, size: int) -> int:
         """Count records that were given out; return for how many milliseconds the client must be throttled."""
         return self._accounts.gave(caller, topic, records, size)
 
     def _check_query(self, caller: Caller, query: FetchQuery) -> None:
-        query.bytes_max = min(query.bytes_max, self._limits.bytes_max)
-        query.wait_ms_max = min(query.wait_ms_max, self._limits.wait_ms_max)
+        if query.bytes_max > self._limits.bytes_max:
+            query.bytes_max = self._limits.bytes_max
+        if query.wait_ms_max > self._limits.wait_ms_max:
+            query.wait_ms_max = self._limits.wait_ms_max
+        checked = None
         for wanted in query.partitions:
-            self._gate.check_read(caller, wanted.name[0])
+            topic = wanted.name[0]
+            if topic != checked:  # partitions of a topic stand together
+                self._gate.check_read(caller, topic)
+                checked = topic
 
     @property
     def may_wait(self) -> bool:
@@ -293,6 +302,10 @@ class Records:
     def wait_ms_max(self) -> int:
         """The longest that a fetch may wait."""
         return self._limits.wait_ms_max
+
+    def check_topic_readable(self, caller: Caller, topic: str) -> None:
+        """Raise if the caller may not fetch from the topic. `fetch` checks it again, for all topics at once."""
+        self._gate.check_read(caller, topic)
 
     def check_readable(self, caller: Caller, name: TopicPartition, leader_epoch: int = NO_EPOCH) -> None:
         """Raise why this partition cannot be fetched from here, by a client that knows this leader epoch."""

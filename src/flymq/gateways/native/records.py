@@ -177,7 +177,8 @@ def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerL
 def _fetch_frame(connection: NativeConnection, request_id: int, fetched: Fetched) -> Pieces:
     """Return the answer in pieces, slices of the logs between them."""
     reads = fetched.reads
-    connection.throttle(fetched.throttle_ms)
+    if fetched.throttle_ms:
+        connection.throttle(fetched.throttle_ms)
     answer = wire.FetchAnswer(id=request_id, partitions=[fetched_partition(read) for read in reads])
     return interleave(encode_around(answer, [read.length for read in reads]), reads)
 
