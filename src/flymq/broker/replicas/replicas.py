@@ -113,6 +113,8 @@ class Replicas:
 
     async def settled(self, topic_id: UUID) -> None:
         """Return when the replicas of a topic are as the image has them; raise what kept one from being opened."""
+        if not self._working and not self._failures:  # nearly always; see `is_settling`
+            return
         while (task := self._working.get(topic_id)) is not None:
             await asyncio.wait([task])
         if (failure := self._failures.get(topic_id)) is not None:

@@ -189,7 +189,8 @@ class _Served:
         rest, operation = self._rest, self.operation
         if operation.needs_broker and rest.service is None:
             raise BrokerStarting
-        caller = Caller(PROTOCOL, request.client.host if request.client else "")
+        client = request.scope["client"]
+        caller = Caller(PROTOCOL, client[0] if client else "")
         if operation.needs_login and rest.service is not None:
             caller.principal = await rest.login.principal(rest.service.access, request)
         call = Call(rest, request, caller, names_in(request.scope), dict(request.scope["headers"]))
