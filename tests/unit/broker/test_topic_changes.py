@@ -21,9 +21,9 @@ from flymq.storage.log import Log
 Scenario = Callable[[World, Broker], Awaitable[None]]
 
 
-def in_world(scenario: Scenario, **settings: bool) -> None:
+def in_world(scenario: Scenario, *, auto_create: bool = False) -> None:
     async def live() -> None:
-        world = World(**settings)
+        world = World(auto_create=auto_create)
         await scenario(world, await world.start())
         await world.close()
 
