@@ -18,7 +18,7 @@ from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
-from flymq.model.errors import FlyMQError, NotLeader
+from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
@@ -246,6 +246,11 @@ class Replicas:
         if self._flusher.has_failed:
             return
         for partition in self:
-            partition.log.close()
+            try:
+                partition.log.close()
+            except FsyncFailed:
+                raise
+            except StorageError as error:  # a full disk, say: this one is recovered at the next start, the others not
+                logger.error("%s was not closed cleanly: %s", partition.name, error)
         self._partitions.clear()
         self._by_topic.clear()
