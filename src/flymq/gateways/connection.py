@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from flymq.broker.service.caller import Caller
-from flymq.broker.service.records import Slice, WaitingFetch
+from flymq.broker.service.records import PromptFuture, Slice
 from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
 from flymq.host.clock import Clock
+from flymq.model.histogram import Histogram
 from flymq.wire.framing import SCRATCH_BYTES
 
-Awaited = asyncio.Future[Any] | WaitingFetch[Any]
+Awaited = asyncio.Future[Any] | PromptFuture[Any]
 """What an answer waits for."""
 
 
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_draining = False
         self._throttled_until_s = 0.0
+        self._durations: dict[int, Histogram] = {}  # by opcode: found once for each connection, not for each request
         self._is_paused = False
         self._ends_when_sent = False
 

@@ -59,17 +59,11 @@ class LeaderEpochs:
     """The history of leaders of one partition, in memory."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._entries = list(entries)
-        assert _is_ascending(self._entries), f"leader epochs do not ascend: {self._entries}"
+        self._replace(list(entries))
 
     @property
     def entries(self) -> list[Entry]:
         return list(self._entries)
-
-    @property
-    def current(self) -> int:
-        """The latest epoch; -1 before the first."""
-        return self._entries[-1][0] if self._entries else -1
 
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` writes from `start_offset` on. Noted at election, even when no record ever follows."""
@@ -122,6 +116,8 @@ class LeaderEpochs:
     def _replace(self, entries: list[Entry]) -> None:
         assert _is_ascending(entries), f"leader epochs do not ascend: {entries}"
         self._entries = entries
+        self.current = entries[-1][0] if entries else -1
+        """The latest epoch; -1 before the first. A plain field: every append looks at it."""
 
 
 class EpochsFile:

@@ -47,7 +47,7 @@ class Replicas:
         self._clock = clock
         self._threads = threads
         self._tasks = tasks
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_topic: dict[UUID, dict[int, Partition]] = {}
         self._working: dict[UUID, asyncio.Task[None]] = {}
         self._failures: dict[UUID, FlyMQError] = {}
@@ -69,14 +69,14 @@ class Replicas:
     def find(self, name: TopicPartition) -> Partition | None:
         return self._partitions.get(name)
 
-    def get(self, name: TopicPartition) -> Partition:
-        """Return the partition, or raise why it is not here."""
+    def get(self, name: tuple[str, int]) -> Partition:
+        """Return the partition, or raise why it is not here. Takes a plain tuple, which is cheaper, as well."""
         partition = self._partitions.get(name)
         if partition is None:
             raise self._why_missing(name)
         return partition
 
-    def _why_missing(self, name: TopicPartition) -> FlyMQError:
+    def _why_missing(self, name: tuple[str, int]) -> FlyMQError:
         try:
             topic = self._image.get(name[0])
             leader = topic.state(name[1]).leader
@@ -120,6 +120,8 @@ class Replicas:
 
     async def settled(self, topic_id: UUID) -> None:
         """Return when the replicas of a topic are as the image has them; raise what kept one from being opened."""
+        if not self._working and not self._failures:  # nearly always; see `is_settling`
+            return
         while (task := self._working.get(topic_id)) is not None:
             await asyncio.wait([task])
         if (failure := self._failures.get(topic_id)) is not None:
@@ -127,8 +129,9 @@ class Replicas:
                 del self._failures[topic_id]
             raise failure
 
-    def is_settling(self, topic_id: UUID) -> bool:
-        return topic_id in self._working
+    def is_settling(self, topic: Topic) -> bool:
+        # Asked for every produced batch: nearly always there is no work at all, and a UUID's hash is Python code.
+        return bool(self._working) and topic.topic_id in self._working
 
     def _changed(self, change: TopicChange) -> None:
         before, after = change.before, change.after

@@ -16,10 +16,14 @@ class Requests:
 
     def observe(self, protocol: str, operation: str, seconds: float) -> None:
         """Count a request that was answered, well or not. A wait that the client asked for is part of its time."""
+        self.of(protocol, operation).observe(seconds)
+
+    def of(self, protocol: str, operation: str) -> Histogram:
+        """Return the durations of one operation, for who observes many."""
         histogram = self.durations.get((protocol, operation))
         if histogram is None:
             histogram = self.durations[protocol, operation] = Histogram()
-        histogram.observe(seconds)
+        return histogram
 
     def failed(self, protocol: str, code: str) -> None:
         """Count a request that was answered with an error, or a part of one."""

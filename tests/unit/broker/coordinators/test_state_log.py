@@ -180,10 +180,10 @@ def test_leading_again_gives_the_same_table_and_what_was_written_elsewhere_meanw
         await coordinator.write(1, g=7)
         before = coordinator.log.find_table(1)
         epoch = await world.elect(name(1), OTHER)
-        follow_up(world, epoch, entry("d", 8))
+        follow_up(world, epoch, entry("n", 8))
         await world.elect(name(1), world.broker_id)
         await coordinator.settle()
-        assert coordinator.values(1) == {"g": 7, "h": 6, "d": 8}
+        assert coordinator.values(1) == {"g": 7, "h": 6, "n": 8}
         assert coordinator.log.find_table(1) is not before
         assert coordinator.loaded == [0, 1, 1] and coordinator.resigned == [1]
 
