@@ -13,7 +13,7 @@ from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.state_log import StateLog
 from flymq.broker.safety import Safe
 from flymq.cluster.image import Image
-from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
+from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
@@ -56,7 +56,7 @@ class ConsumerGroups:
     def close(self) -> None:
         self._deadlines.close()
 
-    def heartbeat(self, name: str, beat: Beat) -> tuple[Place, Safe]:
+    def heartbeat(self, name: str, beat: Heartbeat) -> tuple[Place, Safe]:
         """A member joins, lives, changes or leaves."""
         if not beat.member_id and beat.epoch == JOINS:  # older members are given their id
             beat = replace(beat, member_id=str(new_id(self._entropy)))
@@ -89,7 +89,7 @@ class ConsumerGroups:
         if group.is_concerned_by(topic):
             self._assign(group)
 
-    def _leave(self, group: ConsumerGroup, beat: Beat) -> Place:
+    def _leave(self, group: ConsumerGroup, beat: Heartbeat) -> Place:
         if beat.epoch == IS_AWAY:
             self._write(group.name, group.decide_away(beat.member_id))
         else:

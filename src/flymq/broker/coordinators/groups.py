@@ -425,7 +425,10 @@ class Groups:
             try:
                 self._image.state(partition)
                 if len(value.metadata) > self._limits.offset_metadata_bytes_max:
-                    raise OffsetMetadataTooLarge(f"a note has at most {self._limits.offset_metadata_bytes_max} bytes")
+                    bytes_max = self._limits.offset_metadata_bytes_max
+                    raise OffsetMetadataTooLarge(f"the metadata of an offset has at most {bytes_max} bytes")
+                if value.offset < 0:
+                    raise InvalidRequest(f"the offset {value.offset} of {partition} is negative")
                 good[partition] = value
             except FlyMQError as error:
                 errors[partition] = error
@@ -433,7 +436,7 @@ class Groups:
 
     def _delete_offsets_of(self, group: AnyGroup, topics: Iterable[str]) -> None:
         gone = set(topics)
-        entries = group.offsets.decide_forget([name for name in group.offsets.committed if name.topic in gone])
+        entries = group.offsets.decide_delete([name for name in group.offsets.committed if name.topic in gone])
         if entries:
             self._write(group.name, entries)
 
@@ -464,7 +467,7 @@ class Groups:
         for partition in partitions:
             if partition.topic in in_use:
                 raise GroupNotEmpty(f"members of the group {name!r} read {partition.topic!r}")
-        entries = group.offsets.decide_forget(partitions)
+        entries = group.offsets.decide_delete(partitions)
         return self._write(name, entries) if entries else None
 
     def expire(self) -> None:
@@ -474,10 +477,10 @@ class Groups:
             if not group.members and group.generation and group.value.changed_at_ms > before_ms:
                 continue  # its members went only lately: they may come back
             unused = group.offsets.unused_since(before_ms, but_topics=group.topics())
-            entries: list[Entry] = group.offsets.decide_forget(unused)
+            entries: list[Entry] = group.offsets.decide_delete(unused)
             is_left_empty = len(unused) == len(group.offsets.committed) and not group.offsets.pending
             if not group.members and is_left_empty:
-                entries += group.decide_forget()
+                entries += group.decide_delete()
             if entries:
                 self._write(group.name, entries)
 
@@ -485,7 +488,7 @@ class Groups:
         """Forget a group without members, and its offsets."""
         group = self.get(name)
         self.check_empty(name)
-        entries: list[Entry] = [*group.offsets.decide_forget_all(), *group.decide_forget()]
+        entries: list[Entry] = [*group.offsets.decide_delete_all(), *group.decide_delete()]
         return self._write(name, entries) if entries else None
 
     # --- within

@@ -54,8 +54,11 @@ class Table(Protocol):
     kinds: ClassVar[tuple[type[Key], ...]]
     """The kinds of entries it is made of."""
 
+    def check(self, entries: Iterable[Entry]) -> None:
+        """Assert that a decision keeps the invariants of the state."""
+
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Bring the state up to date with entries that are in the log."""
+        """Apply entries of the log."""
 
 
 T = TypeVar("T", bound=Table)
@@ -167,10 +170,12 @@ class StateLog(Generic[T]):
     # --- write
 
     def write(self, number: int, entries: Sequence[Entry]) -> Safe:
-        """Append, then apply. Nothing comes between a decision and this."""
+        """Append, then apply. There is no `await` between a decision and this."""
+        table = self._tables[number]
+        table.check(entries)
         batch = encode_entries(entries, now_ms=self._clock.now_ms())
         written = self.partition(number).append(batch, Acks.ALL)
-        self._tables[number].apply(entries)
+        table.apply(entries)
         return written.safe
 
     def safe(self, number: int) -> Safe:

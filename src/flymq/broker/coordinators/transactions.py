@@ -28,7 +28,7 @@ from flymq.broker.replicas.partition import Partition, Written
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe, all_safe, wait_safe
 from flymq.cluster.image import Image
-from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget, home_of
+from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_delete, home_of
 from flymq.coordination.entries import Entry, ProducerIdentity, TransactionState, TransactionValue
 from flymq.coordination.transaction_table import TransactionTable
 from flymq.coordination.transactions import (
@@ -353,7 +353,7 @@ class Transactions:
             await wait_safe(self._log.safe(number))
             await self._write_markers(value, self._log.leader_epoch(number))
             last_batch = self._table(name).last_batch(home_of(name))
-            entries = decide_forget(name, value, last_batch=last_batch)
+            entries = decide_delete(name, value, last_batch=last_batch)
             entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
             safe = self._write(name, entries)
             if value.successor == value.producer:  # only this entry tells its next transaction from this one

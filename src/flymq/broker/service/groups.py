@@ -19,8 +19,8 @@ from flymq.broker.safety import Safe
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.records import LATEST, Records
-from flymq.coordination.consumer_group import Beat as Beat
 from flymq.coordination.consumer_group import ConsumerGroup
+from flymq.coordination.consumer_group import Heartbeat as Heartbeat
 from flymq.coordination.entries import OffsetValue as OffsetValue
 from flymq.coordination.group import Group
 from flymq.coordination.group import GroupState as GroupState
@@ -201,7 +201,7 @@ class Groups:
         self._check_read(caller, group)
         self._coordinator.leave(group, member_id, instance=instance)
 
-    def beat(self, caller: Caller, group: str, beat: Beat) -> tuple[Place, Safe]:
+    def beat(self, caller: Caller, group: str, beat: Heartbeat) -> tuple[Place, Safe]:
         """Take a heartbeat of a group whose members the broker assigns one by one (KIP-848)."""
         self._check_read(caller, group)
         return self._coordinator.consumers.heartbeat(group, beat)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flymq.broker.service.groups import CONSUMER, Beat, GroupInfo, MemberInfo, Place
+from flymq.broker.service.groups import CONSUMER, GroupInfo, Heartbeat, MemberInfo, Place
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.cluster import GROUP_OPERATIONS, NO_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
@@ -39,9 +39,9 @@ def heartbeat(
     return response if safe is None else AnswerLater(safe, lambda _: response)
 
 
-def _beat(connection: KafkaConnection, request: wire.ConsumerGroupHeartbeatRequest) -> Beat:
+def _beat(connection: KafkaConnection, request: wire.ConsumerGroupHeartbeatRequest) -> Heartbeat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
-    return Beat(
+    return Heartbeat(
         request.member_id,
         request.member_epoch,
         request.instance_id or "",
