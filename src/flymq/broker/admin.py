@@ -1,5 +1,5 @@
-"""Create, change and delete topics: a change of the metadata store, which decides. What follows from it here is a
-reaction to the image (cluster/image.py, broker/replicas); who asked is answered once that is done too."""
+"""Create, change and delete topics, by a txn of the metadata store. Replicas follow as a reaction to the image
+(cluster/image.py, broker/replicas); a call returns after that."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic is like when its creator does not say, and how large it may be."""
+    """Defaults and limits of new topics."""
 
     partitions: int = 4
     replication_factor: int = 1
@@ -45,7 +45,7 @@ class TopicDefaults:
 
 
 class Admin:
-    """Changes to the set of topics."""
+    """Creates, changes and deletes topics."""
 
     def __init__(
         self, image: Image, replicas: Replicas, catalog: Catalog, entropy: Entropy, defaults: TopicDefaults
@@ -68,7 +68,7 @@ class Admin:
         settings: Mapping[str, Any] | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
-        """Create a topic; 0 leaves a number to the defaults. None when it was only to be validated."""
+        """Create a topic; 0 means the default. Returns None if the request is only validated."""
         check_topic_name(name)
         if is_internal(name):
             raise InvalidTopicName(f"{name!r}: names that start with '__' are reserved for internal topics")
@@ -80,13 +80,13 @@ class Admin:
         return await self._create(name, spec)
 
     async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
-        """Return one of the broker's internal topics, created at its first start."""
+        """Return an internal topic, creating it at the first start."""
         if (topic := self._image.find(name)) is not None:
             return topic
         return await self._create(name, self._new_spec(partitions, 0, settings))
 
     async def get_or_create(self, name: str) -> Topic:
-        """Return a topic, created on first use where the settings allow it."""
+        """Return a topic, creating it on first use if the settings allow it."""
         if (topic := self._image.find(name)) is not None:
             await self._replicas.settled(topic.topic_id)
             return topic
@@ -109,7 +109,7 @@ class Admin:
             return topic
         except BaseException as error:
             done.set_exception(error)
-            done.exception()  # retrieved: nobody else may be waiting
+            done.exception()  # mark the exception as retrieved: nobody else may be waiting
             raise
         finally:
             del self._creating[name]
@@ -120,7 +120,7 @@ class Admin:
         try:
             await self._replicas.settled(spec.topic_id)
         except StorageError:
-            await self._delete(name, spec)  # a topic that cannot hold a record was not created
+            await self._delete(name, spec)  # a topic that cannot be opened was not created
             raise
         topic = self._image.get(name)
         level = logging.DEBUG if topic.is_internal else logging.INFO
@@ -143,7 +143,7 @@ class Admin:
     # --- change
 
     async def alter(self, name: str, settings: Mapping[str, Any], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None resets one to its default."""
+        """Change settings of a topic; None resets a setting to its default."""
         topic = self._image.get(name)
         overrides, config = self._override(topic.spec.settings, settings)
         if (config.persistence is Persistence.MEMORY) != (topic.config.persistence is Persistence.MEMORY):
@@ -156,10 +156,10 @@ class Admin:
         logger.info("changed the topic %s: %s", name, changes)
 
     async def add_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Extend a topic to `partitions` partitions in all."""
+        """Increase the number of partitions to `partitions`."""
         old = self._image.get(name).spec
         if partitions <= old.partitions:
-            raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions, and {partitions} is not more")
+            raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions; it can only get more")
         self._check_partitions(partitions)
         if validate_only:
             return
@@ -167,7 +167,7 @@ class Admin:
         states = [self._new_state() for _ in range(partitions - old.partitions)]
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
         await self._replicas.settled(spec.topic_id)
-        logger.info("extended the topic %s from %d to %d partitions", name, old.partitions, partitions)
+        logger.info("increased the partitions of the topic %s from %d to %d", name, old.partitions, partitions)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
@@ -180,18 +180,20 @@ class Admin:
         await self._catalog.forget_gone(spec.topic_id)
 
     def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Overrides, TopicConfig]:
-        """Return what is set for the topic alone, and all its settings."""
+        """Return the overrides of the topic, and all its settings."""
         merged = {name: value for name, value in {**old, **changes}.items() if value is not None}
-        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is reported too
+        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is an error too
         config = self.defaults.config.with_changes(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
-            raise InvalidSetting("cleanup.policy 'compact' needs a topic on disk; persistence is 'memory'")
+            raise InvalidSetting("cleanup.policy 'compact' requires a topic on disk; persistence is 'memory'")
         plain = config.to_mapping()
         return {name: plain[name] for name in merged}, config
 
     def _check_partitions(self, partitions: int) -> None:
         if not 1 <= partitions <= self.defaults.partitions_max:
-            raise InvalidPartitions(f"a topic has 1 to {self.defaults.partitions_max} partitions, not {partitions}")
+            raise InvalidPartitions(
+                f"a topic can have 1 to {self.defaults.partitions_max} partitions, not {partitions}"
+            )
 
 
 async def remove_deleted(catalog: Catalog, directory: DataDirectory, threads: Threads) -> None:

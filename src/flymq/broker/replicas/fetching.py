@@ -1,4 +1,4 @@
-"""Long poll: a fetch that waits until enough is there or its time is over. A timer and callbacks, no task."""
+"""Long polling: a fetch waits for enough data or for its timeout. A timer and callbacks, no task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class FetchFrom:
-    """Where to read one partition."""
+    """The start offset in one partition."""
 
     name: TopicPartition
     offset: int
@@ -26,7 +26,7 @@ class FetchFrom:
 
 @dataclass(slots=True)
 class FetchQuery:
-    """What a reader wants."""
+    """The partitions, sizes and wait time of a fetch."""
 
     partitions: Sequence[FetchFrom]
     bytes_min: int = 1
@@ -37,11 +37,11 @@ class FetchQuery:
 
 Find = Callable[[TopicPartition], Partition]
 Answer = Callable[[list[PartitionRead]], R]
-"""Makes the answer to a fetch from its reads, when it is complete."""
+"""Builds the response to a fetch from its reads, when it is complete."""
 
 
 class Fetches:
-    """Reads on behalf of clients, and those of them that wait."""
+    """Reads for clients, and keeps the fetches that wait."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -49,7 +49,7 @@ class Fetches:
         self._may_wait = True
 
     def fetch(self, query: FetchQuery, answer: Answer[R]) -> R | WaitingFetch[R]:
-        """Read what is there; when that is too little, wait for more."""
+        """Read what is available; if that is not enough, wait for more."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return answer(reads)
@@ -64,14 +64,14 @@ class Fetches:
         return self._may_wait
 
     def stop_waiting(self) -> None:
-        """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
+        """Complete all waiting fetches with what is available, and let none wait any more: the broker is closing."""
         self._may_wait = False
         for waiting in list(self._waiting):
             waiting.finish()
 
 
 def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
-    """Read each partition, in order, as far as the bytes of the whole query go. The first batch always fits."""
+    """Read each partition, in order, up to the limits of the fetch. The first batch is always returned."""
     reads = []
     left = query.bytes_max
     view = query.view
@@ -81,7 +81,7 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
         except FlyMQError as error:
             read = PartitionRead(wanted.name, error=error)
         if read.slice is not None and left < query.bytes_max and read.length > left:
-            read.slice = None  # at least one batch is read; but not from every partition when the answer is full
+            read.slice = None  # at least one batch is read, but not from every partition when the response is full
         left -= read.length
         reads.append(read)
     return reads
@@ -97,10 +97,10 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
 
 
 class WaitingFetch(Generic[R]):
-    """One fetch that waits. A future in all but one thing: its callbacks run at once when it is done.
+    """One waiting fetch. Like a future, but its callbacks run immediately when it is done.
 
-    The loop would run them in its next turn, after another look at all sockets; a consumer that waits would have its
-    record later by that.
+    The event loop would run them in its next iteration, after polling all sockets, which adds latency for a waiting
+    consumer.
     """
 
     def __init__(self, find: Find, query: FetchQuery, answer: Answer[R]) -> None:
@@ -123,7 +123,7 @@ class WaitingFetch(Generic[R]):
         self._callbacks.append(callback)
 
     def cancel(self) -> None:
-        """Wait no longer; the answer is not wanted."""
+        """Stop waiting; the response is not needed."""
         if not self._is_done:
             self._is_cancelled = True
             self._end()
@@ -132,7 +132,7 @@ class WaitingFetch(Generic[R]):
         return self._is_cancelled
 
     def exception(self) -> None:
-        """There is none: the read of a partition carries its own error."""
+        """Always None: each read has its own error."""
 
     def result(self) -> R:
         assert self._is_done and not self._is_cancelled
@@ -156,7 +156,7 @@ class WaitingFetch(Generic[R]):
             self._find(wanted.name).wait(self._wake)
 
     def _wake(self) -> None:
-        # Not at once: a burst of appends in one turn of the loop is then one read, and the producer goes first.
+        # Not immediately: several appends in one loop iteration are then one read, and the producer is served first.
         if not self._trying:
             self._trying = True
             self._loop.call_soon(self._try)
@@ -172,7 +172,7 @@ class WaitingFetch(Generic[R]):
             self._wait()
 
     def finish(self) -> None:
-        """Answer with what is there."""
+        """Complete with what is available."""
         if not self._is_done:
             self._finish(_read(self._find, self._query))
 
