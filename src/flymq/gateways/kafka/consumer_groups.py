@@ -1,4 +1,4 @@
-"""Groups to whose members the broker assigns partitions (KIP-848): heartbeat and describe. Topics go by their ids."""
+"""The consumer protocol (KIP-848): heartbeat and describe. Topics are identified by their ids."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _beat(connection: KafkaConnection, request: wire.ConsumerGroupHeartbeatReque
 
 
 def _named(connection: KafkaConnection, owned: Iterable[wire.TopicPartitions]) -> Iterable[TopicPartition]:
-    """Yield what a member has under its names; what was deleted meanwhile nobody has."""
+    """Yield the owned partitions by topic name, without deleted topics."""
     for each in owned:
         topic = connection.service.topics.find_by_id(connection.caller, each.topic_id)
         if topic is not None:

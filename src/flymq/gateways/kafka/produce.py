@@ -35,7 +35,7 @@ def produce(
     connection.throttle(produced.throttle_ms)
     if acks is Acks.NONE:
         if any(part.error is not None for part in produced.parts):
-            connection.close_when_sent()  # the one way to tell a client that waits for no response
+            connection.close_when_sent()  # the only way to report an error to a client that expects no response
         return None
     return answer_when(produced.decided, lambda: _respond(request, produced))  # type: ignore[no-any-return]
 
