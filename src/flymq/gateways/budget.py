@@ -18,7 +18,7 @@ class BufferBudget:
         return self._used
 
     @property
-    def used_share(self) -> float:
+    def used_ratio(self) -> float:
         return self._used / self._bytes_max
 
     @property

@@ -46,7 +46,7 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class SharedByConnections:
-    """What all connections of a broker share."""
+    """State common to all connections of a broker."""
 
     clock: Clock
     budget: BufferBudget
