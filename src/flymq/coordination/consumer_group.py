@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +36,7 @@ from flymq.model.errors import (
     GroupFull,
     InstanceInUse,
     InvalidRequest,
+    InvalidTopicPattern,
     MemberEpochFenced,
     MemberFenced,
     StaleMemberEpoch,
@@ -361,8 +363,12 @@ class ConsumerGroup:
     # --- internal
 
     def _choose_assignor(self) -> str:
-        """Return the assignor that most members request; in a tie, the first in alphabetical order."""
-        votes = Counter(member.value.assignor for member in self.members.values() if member.value.assignor)
+        """Return the assignor that most members request; in a tie, the first in alphabetical order.
+
+        A broker of another version may have accepted a member with an assignor that is unknown here.
+        """
+        wanted = (member.value.assignor for member in self.members.values())
+        votes = Counter(name for name in wanted if name in SERVER_ASSIGNORS)
         return min(votes, key=lambda name: (-votes[name], name), default=UNIFORM)
 
     def _get(self, member_id: str) -> ConsumerMember:
@@ -381,8 +387,9 @@ def _wanted(value: ConsumerMemberValue, partition_counts: Mapping[str, int]) -> 
     """Return the existing topics a member subscribes to. A pattern never matches internal topics."""
     wanted = set(value.topics).intersection(partition_counts)
     if value.pattern:
-        pattern = read_pattern(value.pattern)
-        wanted.update(topic for topic in partition_counts if not is_internal(topic) and pattern.matches(topic))
+        with suppress(InvalidTopicPattern):  # a broker of another version may have accepted it
+            pattern = read_pattern(value.pattern)
+            wanted.update(topic for topic in partition_counts if not is_internal(topic) and pattern.matches(topic))
     return wanted
 
 

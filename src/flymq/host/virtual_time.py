@@ -10,6 +10,7 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from flymq.host.clock import Clock
@@ -143,7 +144,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _close(work: Any) -> None:
-    """Close a coroutine, even if it resists."""
+    """Close a coroutine and those it awaits, innermost first, even if they resist."""
+    if isinstance(work.cr_await, CoroutineType):
+        _close(work.cr_await)
     for _ in range(100):
         try:
             work.close()

@@ -94,18 +94,25 @@ class Replicas:
     # --- follow the image
 
     async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
-        """Open the replicas of this broker; return the partitions that were not closed cleanly.
+        """Open the replicas of this broker; return the partitions led here that were not closed cleanly.
 
         Batches may have been lost there, so they get a new leader epoch.
         """
         topics = list(self._image)
-        opened = await asyncio.gather(*(self._open(topic) for topic in topics))
+        opened = await asyncio.gather(*(self._open(topic) for topic in topics), return_exceptions=True)
         recovered = {}
+        failures: list[BaseException] = []
         for topic, logs in zip(topics, opened, strict=True):
+            if isinstance(logs, BaseException):
+                failures.append(logs)
+                continue
             self._add(topic, logs)
             for number, log in logs.items():
-                if isinstance(log, Log) and not log.recovery.clean:
-                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = topic.partitions[number]
+                state = topic.partitions[number]
+                if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
+                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
+        if failures:  # what was opened is known by now, so that it can be closed cleanly
+            raise failures[0]
         self._image.watchers.append(self._changed)
         for topic in self._image:  # changes while logs were opened
             self._changed(TopicChange(topic.name, None, topic))
@@ -130,6 +137,7 @@ class Replicas:
         if after is None:
             return
         self._assign_roles(after)
+        self._failures.pop(after.topic_id, None)  # what is missing is tried again
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 
@@ -143,6 +151,7 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
+        self._failures.pop(topic_id, None)  # of an attempt before
         while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
             try:
                 logs = await self._open(topic)
