@@ -1,4 +1,4 @@
-"""Long poll: a fetch that waits until enough is there or its time is over. A timer and callbacks, no task."""
+"""Long polling: a fetch waits for enough data or for its timeout. A timer and callbacks, no task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flymq.model.names import TopicPartition
 
 @dataclass(slots=True)
 class FetchFrom:
-    """Where to read one partition."""
+    """The start offset in one partition."""
 
     name: TopicPartition
     offset: int
@@ -27,7 +27,7 @@ class FetchFrom:
 
 @dataclass(slots=True)
 class FetchQuery:
-    """What a reader wants."""
+    """The partitions, sizes and wait time of a fetch."""
 
     partitions: Sequence[FetchFrom]
     bytes_min: int = 1
@@ -38,11 +38,11 @@ class FetchQuery:
 
 Find = Callable[[TopicPartition], Partition]
 Answer = Callable[[list[PartitionRead]], R]
-"""Makes the answer to a fetch from its reads, when it is complete."""
+"""Builds the response to a fetch from its reads, when it is complete."""
 
 
 class Fetches:
-    """Reads on behalf of clients, and those of them that wait."""
+    """Reads for clients, and keeps the fetches that wait."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -69,14 +69,14 @@ class Fetches:
         return self._may_wait
 
     def stop_waiting(self) -> None:
-        """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
+        """Complete all waiting fetches with what is available, and let none wait any more: the broker is closing."""
         self._may_wait = False
         for waiting in list(self._waiting):
             waiting.finish()
 
 
 def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
-    """Read each partition, in order, as far as the bytes of the whole query go. The first batch always fits."""
+    """Read each partition, in order, up to the limits of the fetch. The first batch is always returned."""
     reads = []
     left = query.bytes_max
     view = query.view
@@ -129,7 +129,7 @@ class WaitingFetch(PromptFuture[R]):
             self._find(wanted.name).wait(self._wake)
 
     def _wake(self) -> None:
-        # Not at once: a burst of appends in one turn of the loop is then one read, and the producer goes first.
+        # Not immediately: several appends in one loop iteration are then one read, and the producer is served first.
         if not self._trying:
             self._trying = True
             self._loop.call_soon(self._try)
@@ -145,7 +145,7 @@ class WaitingFetch(PromptFuture[R]):
             self._wait()
 
     def finish(self) -> None:
-        """Answer with what is there."""
+        """Complete with what is available."""
         if not self._is_done:
             self.set_result(self._answer(_read(self._find, self._query)))
 

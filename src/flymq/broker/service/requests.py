@@ -1,4 +1,4 @@
-"""How many requests there were, how long they took and how they failed, by protocol and operation."""
+"""Request metrics: counts, latencies and errors, by protocol and operation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flymq.model.histogram import Histogram
 
 
 class Requests:
-    """Counts what all connections of a broker have served. They only grow: a client that leaves takes nothing away."""
+    """Counters of all connections since the start, closed ones included."""
 
     def __init__(self) -> None:
         self.durations: dict[tuple[str, str], Histogram] = {}
@@ -26,5 +26,5 @@ class Requests:
         return histogram
 
     def failed(self, protocol: str, code: str) -> None:
-        """Count a request that was answered with an error, or a part of one."""
+        """Count an error of a request, or of a part of one."""
         self.failures[protocol, code] += 1

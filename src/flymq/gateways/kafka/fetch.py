@@ -1,4 +1,4 @@
-"""Fetch: batches of several partitions, now or when enough has come. They leave as slices of the logs."""
+"""Fetch: batches of several partitions, now or when enough is available. They are sent as slices of the logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> F
 
 @dataclass(slots=True)
 class _Opened:
-    """What a request asks for, once its session is known."""
+    """A request after its fetch session was applied."""
 
     wanted: Sequence[Wanted]
     session: FetchSession | None = None
@@ -76,7 +76,7 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
 def _query(
     connection: KafkaConnection, request: FetchRequest, opened: _Opened
 ) -> tuple[FetchQuery, dict[int, FlyMQError]]:
-    """Return what is to be read, and what is wrong with the rest of what is wanted, by its place there."""
+    """Return the partitions to read, and the errors of the others, by their position."""
     service, caller = connection.service, connection.caller
     found: list[FetchFrom] = []
     refused: dict[int, FlyMQError] = {}
