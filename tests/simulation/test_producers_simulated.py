@@ -16,6 +16,7 @@ from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.host.virtual_time import run
 from flymq.model.errors import FlyMQError, TopicExists
 from flymq.model.names import TopicPartition
+from flymq.wire.native.opcodes import Opcode
 
 SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20"))
 PARTITIONS = 3
@@ -89,3 +90,27 @@ async def producers_survive(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_acknowledged_is_there_once_and_in_order(seed: int) -> None:
     run(producers_survive(seed))
+
+
+async def producer_is_cut_off(seed: int) -> None:
+    world = World(seed)
+    await world.start()
+    client = world.client("a", acks="all")
+    await client.create_topic("t", PARTITIONS)
+    resets: list[str] = []
+
+    def look(source: str, target: str, data: bytes) -> None:
+        if source == "a" and len(data) > 2 and data[2] == Opcode.PRODUCE_BATCH and len(resets) < 3:
+            resets.append(source)
+            world.network.reset("a")  # the request has arrived, and waits for the disk
+
+    world.network.on_delivery = look
+    await client.produce_batch("t", [(b"%d" % number, b"") for number in range(10)])
+    assert len(resets) == 3
+    assert sum(map(len, (await world.read(client, "t")).values())) == 10
+    await world.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_producer_that_is_cut_off_while_its_records_wait_for_the_disk_writes_them_once(seed: int) -> None:
+    run(producer_is_cut_off(seed))

@@ -15,9 +15,10 @@ from flymq.broker.replicas.replicas import Replicas
 from flymq.cluster.catalog import Catalog, Overrides, PartitionState, TopicSpec
 from flymq.cluster.image import Image, Topic
 from flymq.host.entropy import Entropy, new_id
-from flymq.host.tasks import Threads
+from flymq.host.tasks import Tasks, Threads
 from flymq.model.delivery import Persistence
 from flymq.model.errors import (
+    FlyMQError,
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidSetting,
@@ -48,12 +49,19 @@ class Admin:
     """Changes to the set of topics."""
 
     def __init__(
-        self, image: Image, replicas: Replicas, catalog: Catalog, entropy: Entropy, defaults: TopicDefaults
+        self,
+        image: Image,
+        replicas: Replicas,
+        catalog: Catalog,
+        entropy: Entropy,
+        tasks: Tasks,
+        defaults: TopicDefaults,
     ) -> None:
         self._image = image
         self._replicas = replicas
         self._catalog = catalog
         self._entropy = entropy
+        self._tasks = tasks
         self._creating: dict[str, asyncio.Future[Topic]] = {}
         self.defaults = defaults
 
@@ -85,8 +93,8 @@ class Admin:
             return topic
         return await self._create(name, self._new_spec(partitions, 0, settings))
 
-    async def get_or_create(self, name: str) -> Topic:
-        """Return a topic, created on first use where the settings allow it."""
+    async def get_or_create(self, name: str, settings: Mapping[str, Any] | None = None) -> Topic:
+        """Return a topic, created on first use, with these settings, where the broker's settings allow it."""
         if (topic := self._image.find(name)) is not None:
             await self._replicas.settled(topic.topic_id)
             return topic
@@ -95,24 +103,27 @@ class Admin:
         check_topic_name(name)
         if (underway := self._creating.get(name)) is not None:
             return await asyncio.shield(underway)
-        return await self._create(name, self._new_spec(0, 0, {}))
+        return await self._create(name, self._new_spec(0, 0, settings or {}))
 
     def may_create(self, name: str) -> bool:
         """Return whether a topic of this name is created on first use."""
         return self.defaults.auto_create and not is_internal(name)
 
     async def _create(self, name: str, spec: TopicSpec) -> Topic:
+        """Create a topic, to the end: who asked may be gone before, and others may be waiting for it too."""
         done = self._creating[name] = asyncio.get_running_loop().create_future()
+        self._tasks.spawn(f"creation of {name}", self._run_create(name, spec, done))
+        return await asyncio.shield(done)
+
+    async def _run_create(self, name: str, spec: TopicSpec, done: asyncio.Future[Topic]) -> None:
         try:
-            topic = await self._create_topic(name, spec)
-            done.set_result(topic)
-            return topic
-        except BaseException as error:
+            done.set_result(await self._create_topic(name, spec))
+        except FlyMQError as error:
             done.set_exception(error)
-            done.exception()  # retrieved: nobody else may be waiting
-            raise
+            done.exception()  # retrieved: nobody may be waiting any more
         finally:
             del self._creating[name]
+            done.cancel()  # unless it is done: the broker is stopping
 
     async def _create_topic(self, name: str, spec: TopicSpec) -> Topic:
         states = [self._new_state() for _ in range(spec.partitions)]
@@ -124,7 +135,8 @@ class Admin:
             raise
         topic = self._image.get(name)
         level = logging.DEBUG if topic.is_internal else logging.INFO
-        logger.log(level, "created the topic %s with %d partitions", name, spec.partitions)
+        retention = topic.config.describe_retention()
+        logger.log(level, "created the topic %s with %d partitions, %s", name, spec.partitions, retention)
         return topic
 
     def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
@@ -166,7 +178,12 @@ class Admin:
         spec = msgspec.structs.replace(old, partitions=partitions)
         states = [self._new_state() for _ in range(partitions - old.partitions)]
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
-        await self._replicas.settled(spec.topic_id)
+        try:
+            await self._replicas.settled(spec.topic_id)
+        except StorageError:
+            # Partitions that cannot hold a record were not added.
+            await self._image.until(await self._catalog.replace(name, spec, old))
+            raise
         logger.info("extended the topic %s from %d to %d partitions", name, old.partitions, partitions)
 
     async def delete(self, name: str) -> None:
@@ -183,7 +200,7 @@ class Admin:
         """Return what is set for the topic alone, and all its settings."""
         merged = {name: value for name, value in {**old, **changes}.items() if value is not None}
         self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is reported too
-        config = self.defaults.config.with_changes(merged)
+        config = self.defaults.config.for_topic(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
             raise InvalidSetting("cleanup.policy 'compact' needs a topic on disk; persistence is 'memory'")
         plain = config.to_mapping()

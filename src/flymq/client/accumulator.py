@@ -24,7 +24,7 @@ RECORD_OVERHEAD_BYTES = 16
 class PartitionQueue:
     """The batches of one partition, the oldest first."""
 
-    __slots__ = ("batches", "is_busy", "next_sequence", "open", "partition", "retry_at_s", "topic")
+    __slots__ = ("batches", "identity", "is_busy", "next_sequence", "open", "partition", "retry_at_s", "topic")
 
     def __init__(self, topic: TopicQueues, partition: int) -> None:
         self.topic = topic
@@ -33,6 +33,7 @@ class PartitionQueue:
         self.open: Batch | None = None  # the last batch, while records can still be added
         self.is_busy = False  # the first batch is in flight
         self.retry_at_s = 0.0
+        self.identity: Any = None  # the producer id under which this partition's sequence numbers count
         self.next_sequence = 0
 
 
@@ -217,11 +218,12 @@ class Accumulator:
             return [(queue, queue.batches[0]) for queue in self._waiting]
 
     def reset_sequences(self) -> None:
-        """Restart sequence numbers at 0 in every partition. Batches in flight keep theirs, others get new ones."""
+        """Restart sequence numbers in every partition under the producer's next identity. Batches in flight keep
+        theirs, others get new ones."""
         with self._lock:
             for topic in self.topics.values():
                 for queue in topic.queues:
-                    queue.next_sequence = 0
+                    queue.identity = None
                     if queue.batches and not queue.is_busy:
                         queue.batches[0].encoded = None
 

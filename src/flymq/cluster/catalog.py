@@ -20,6 +20,7 @@ import msgspec
 
 from flymq.metadata.store import (
     TXN_OPS_MAX,
+    Compare,
     Delete,
     DeletePrefix,
     Get,
@@ -79,7 +80,9 @@ class Catalog:
     async def add_partitions(
         self, topic: str, old: TopicSpec, new: TopicSpec, partitions: Sequence[PartitionState]
     ) -> int:
-        await self._put_partitions(new.topic_id, old.partitions, partitions)
+        await self._put_partitions(
+            new.topic_id, old.partitions, partitions, only_if=[has_value(_topic_key(topic), _encode(old))]
+        )
         return await self.replace(topic, old, new)
 
     async def replace(self, topic: str, old: TopicSpec, new: TopicSpec) -> int:
@@ -128,10 +131,12 @@ class Catalog:
             revision = max(revision, result.revision)
         return revision
 
-    async def _put_partitions(self, topic_id: UUID, first: int, partitions: Sequence[PartitionState]) -> None:
+    async def _put_partitions(
+        self, topic_id: UUID, first: int, partitions: Sequence[PartitionState], only_if: Sequence[Compare] = ()
+    ) -> None:
         puts = [_put(partition_key(topic_id, first + at), state) for at, state in enumerate(partitions)]
         for some in _blocks(puts):
-            await self._store.txn(success=some)
+            await self._store.txn(only_if, some)
 
     # --- the cluster
 

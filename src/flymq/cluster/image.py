@@ -22,7 +22,13 @@ from flymq.cluster.catalog import (
     parse_topic,
 )
 from flymq.metadata.store import EventBatch, MetadataStore
-from flymq.model.errors import PartitionNotFound, RevisionCompacted, TopicIdNotFound, TopicNotFound
+from flymq.model.errors import (
+    IndeterminateResult,
+    PartitionNotFound,
+    RevisionCompacted,
+    TopicIdNotFound,
+    TopicNotFound,
+)
 from flymq.model.names import TopicPartition, is_internal
 from flymq.model.topic_config import TopicConfig
 
@@ -80,6 +86,7 @@ class Image:
         self._by_id: dict[bytes, Topic] = {}
         self._names: list[str] | None = []  # sorted; None: to be sorted again
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._has_ended = False
         self.revision = 0
         self.watchers: list[Callable[[TopicChange], None]] = []
         """Called for every topic that has changed, in the order of the revisions."""
@@ -152,13 +159,17 @@ class Image:
                 except RevisionCompacted:
                     await self.load()
         finally:
-            for _, future in self._waiting:  # nothing arrives any more
-                future.cancel()
+            self._has_ended = True
+            for _, future in self._waiting:
+                if not future.done():
+                    future.set_exception(_nothing_arrives())
 
     async def until(self, revision: int) -> None:
         """Return when the change that took this revision can be seen here."""
         if self.revision >= revision:
             return
+        if self._has_ended:
+            raise _nothing_arrives()
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((revision, arrived))
         await arrived
@@ -220,7 +231,7 @@ class Image:
             return None
         states = self._states.get(spec.topic_id, {})
         partitions = tuple(states[number] for number in range(spec.partitions))
-        return Topic(name, spec, self._defaults.with_changes(spec.settings), partitions)
+        return Topic(name, spec, self._defaults.for_topic(spec.settings), partitions)
 
     def _arrived(self, revision: int) -> None:
         assert revision >= self.revision, "revisions only grow"
@@ -232,3 +243,7 @@ class Image:
             elif not future.done():
                 future.set_result(None)
         self._waiting = still_waiting
+
+
+def _nothing_arrives() -> IndeterminateResult:
+    return IndeterminateResult("this broker no longer follows the metadata store")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -35,6 +36,7 @@ from flymq.model.errors import (
     GroupFull,
     InstanceInUse,
     InvalidRequest,
+    InvalidTopicPattern,
     MemberEpochFenced,
     MemberFenced,
     StaleMemberEpoch,
@@ -333,8 +335,12 @@ class ConsumerGroup:
     # --- within
 
     def _choose_assignor(self) -> str:
-        """Return what most members ask for; of equals, the first in the alphabet."""
-        votes = Counter(member.value.assignor for member in self.members.values() if member.value.assignor)
+        """Return what most members ask for; of equals, the first in the alphabet.
+
+        A broker of another version may have let a member in that asks for an assignor that is not known here.
+        """
+        wanted = (member.value.assignor for member in self.members.values())
+        votes = Counter(name for name in wanted if name in SERVER_ASSIGNORS)
         return min(votes, key=lambda name: (-votes[name], name), default=UNIFORM)
 
     def _get(self, member_id: str) -> ConsumerMember:
@@ -353,8 +359,9 @@ def _wanted(value: ConsumerMemberValue, partition_counts: Mapping[str, int]) -> 
     """Return the topics a member wants, of those there are. A pattern never means the broker's own."""
     wanted = set(value.topics).intersection(partition_counts)
     if value.pattern:
-        pattern = read_pattern(value.pattern)
-        wanted.update(topic for topic in partition_counts if not is_internal(topic) and pattern.matches(topic))
+        with suppress(InvalidTopicPattern):  # a broker of another version may have understood it
+            pattern = read_pattern(value.pattern)
+            wanted.update(topic for topic in partition_counts if not is_internal(topic) and pattern.matches(topic))
     return wanted
 
 

@@ -7,7 +7,7 @@ field is only ever added at the end of a value, with a default, so that what an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -253,8 +253,13 @@ class Unreadable(NamedTuple):
     value: bytes | None = None
 
 
-def read_entries(run: Buffer, kinds: tuple[type[Key], ...]) -> Iterator[Entry | Unreadable]:
-    """Yield what a run of batches holds, in order: entries of these kinds, and whatever else was found there."""
+def read_entries(
+    run: Buffer, kinds: tuple[type[Key], ...], belongs: Callable[[Key], bool] = lambda _: True
+) -> Iterator[Entry | Unreadable]:
+    """Yield what a run of batches holds, in order: entries of these kinds, and whatever else was found there.
+
+    `belongs` tells whether a key is one of this partition: nobody would look for it here otherwise.
+    """
     view = memoryview(run)
     for position, header in split_batches(run):
         try:
@@ -263,16 +268,18 @@ def read_entries(run: Buffer, kinds: tuple[type[Key], ...]) -> Iterator[Entry | 
             yield Unreadable(header.base_offset, error.message)
             continue
         for offset, _, key, value in rows:
-            yield _read_entry(offset, key, value, kinds)
+            yield _read_entry(offset, key, value, kinds, belongs)
 
 
 def _read_entry(
-    offset: int, key: bytes | None, value: bytes | None, kinds: tuple[type[Key], ...]
+    offset: int, key: bytes | None, value: bytes | None, kinds: tuple[type[Key], ...], belongs: Callable[[Key], bool]
 ) -> Entry | Unreadable:
     try:
         parsed: Key = _KEYS.decode(key or b"")
         if not isinstance(parsed, kinds):
             return Unreadable(offset, f"entries of the kind {type(parsed).__name__} do not belong here", key, value)
+        if not belongs(parsed):
+            return Unreadable(offset, "the key belongs to another partition", key, value)
         return parsed, None if value is None else _VALUES[type(parsed)].decode(value)
     except msgspec.MsgspecError as error:
         return Unreadable(offset, str(error), key, value)

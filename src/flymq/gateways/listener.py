@@ -42,6 +42,8 @@ class ListenerLimits:
     connections_per_ip_max: int = 0
     idle_timeout_s: float = 600.0
     first_bytes_timeout_s: float = 10.0
+    needs_tls: bool = False
+    """Whether a connection without TLS is refused."""
 
 
 class Listener:
@@ -153,6 +155,13 @@ class Listener:
         if not self._per_ip[ip]:
             del self._per_ip[ip]
 
+    def check_tls(self, arriving: _FirstBytes, *, is_encrypted: bool) -> None:
+        """End a connection without TLS where that is required, before it can say anything."""
+        if self._limits.needs_tls and not is_encrypted:
+            self.refused += 1
+            logger.warning("refused a connection from %s: it does not use TLS, which is required", arriving.ip)
+            self.drop(arriving)
+
     def choose(self, first: bytes) -> Gateway | Speaks:
         """Return the protocol that speaks these bytes, MORE while it cannot be told, NO when there is none."""
         possible = {gateway: speaks for gateway in self._gateways if (speaks := gateway.speaks(first)) != Speaks.NO}
@@ -209,6 +218,7 @@ class _FirstBytes(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._listener.check_tls(self, is_encrypted=transport.get_extra_info("sslcontext") is not None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.drop(self)

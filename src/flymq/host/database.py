@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from flymq.host.disk import replace_file
+from flymq.host.disk import PRIVATE_FILE, replace_file
 
 if TYPE_CHECKING:
     from flymq.host.simulated_disk import SimulatedDisk
@@ -32,6 +32,10 @@ class SystemDatabase:
     """A file, which SQLite reads and writes by itself; a commit is an fsync."""
 
     def __init__(self, path: Path) -> None:
+        with contextlib.suppress(
+            OSError
+        ):  # SQLite reports what is wrong with the path; its other files follow this one
+            path.touch(PRIVATE_FILE)
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
         # Exclusive: a second process is refused, and SQLite needs no memory shared between processes. Must come first.
         self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 ASIDE_SUFFIX = ".tmp"
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+"""Permissions: what a broker stores is for its own user alone."""
 _PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
+_REMOVALS_MAX = 100
 
 
 class File(Protocol):
@@ -160,7 +163,7 @@ class SystemFile:
     def __init__(self, path: Path, flags: int) -> None:
         self._fd = -1
         self.path = path
-        self._fd = os.open(path, flags | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, flags | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -272,7 +275,7 @@ class SystemDisk:
             return
         self.make_directory(path.parent)
         try:
-            path.mkdir(exist_ok=True)
+            path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         except OSError as error:
             raise storage_error(error, path) from error
         self.sync_directory(path.parent)
@@ -290,12 +293,16 @@ class SystemDisk:
             raise storage_error(error, path) from error
 
     def remove_directory(self, path: Path) -> None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise storage_error(error, path) from error
+        for attempts_left in reversed(range(_REMOVALS_MAX)):
+            try:
+                shutil.rmtree(path)
+                return
+            except OSError as error:
+                if not path.exists():
+                    return
+                # A sync that began before may still create and rename files in there, in another thread.
+                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY) or not attempts_left:
+                    raise storage_error(error, path) from error
 
     def sync_directory(self, path: Path) -> None:
         try:
@@ -311,7 +318,7 @@ class SystemDisk:
 
     def lock(self, path: Path) -> Lock:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
             raise storage_error(error, path) from error
         try:

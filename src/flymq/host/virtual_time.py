@@ -10,6 +10,7 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from flymq.host.clock import Clock
@@ -143,7 +144,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _close(work: Any) -> None:
-    """Close a coroutine, whatever it tries to do about it."""
+    """Close a coroutine and those it waits for, innermost first, whatever they try to do about it."""
+    if isinstance(work.cr_await, CoroutineType):
+        _close(work.cr_await)
     for _ in range(100):
         try:
             work.close()

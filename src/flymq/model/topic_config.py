@@ -28,12 +28,17 @@ class TopicConfig:
     """The settings of a topic: retention, size limits, durability."""
 
     retention_ms: int = _setting(
-        "retention.ms", 7 * _DAY_MS, "Maximum age of records before they are deleted; -1: no limit.", low=UNLIMITED
+        "retention.ms",
+        7 * _DAY_MS,
+        "Maximum age of records before they are deleted; -1: no limit, as for a topic that sets only "
+        "`retention.bytes`.",
+        low=UNLIMITED,
     )
     retention_bytes: int = _setting(
         "retention.bytes",
         1 << 30,
-        "Maximum size of each partition before its oldest records are deleted; -1: no limit.",
+        "Maximum size of each partition before its oldest records are deleted; -1: no limit, as for a topic that sets "
+        "only `retention.ms`, or that a Kafka client creates.",
         low=UNLIMITED,
     )
     cleanup_policy: CleanupPolicy = _setting(
@@ -85,6 +90,17 @@ class TopicConfig:
         low=1,
     )
 
+    def for_topic(self, overrides: Mapping[str, Any]) -> TopicConfig:
+        """Return the settings of a topic that has set these itself, where `self` are the broker's defaults.
+
+        A topic that sets only one of `retention.ms` and `retention.bytes` has no limit on the other: a default that its
+        owner did not think of must not delete unread records.
+        """
+        limits = {"retention.ms", "retention.bytes"}
+        given = limits & overrides.keys()
+        unlimited = dict.fromkeys(limits - given, UNLIMITED) if given else {}
+        return self.with_changes({**overrides, **unlimited})
+
     def with_changes(self, changes: Mapping[str, Any]) -> TopicConfig:
         """Return these settings with `changes` by their public names; None resets one to its default."""
         by_name = {f.metadata["name"]: f for f in fields(self)}
@@ -95,6 +111,17 @@ class TopicConfig:
             f = by_name[name]
             parsed[f.name] = f.default if value is None else _parse(name, value, f.default, f.metadata)
         return replace(self, **parsed)
+
+    def describe_retention(self) -> str:
+        """Return in words how long records are kept."""
+        limits = []
+        if self.retention_ms != UNLIMITED:
+            limits.append(f"{self.retention_ms / _DAY_MS:g} days")
+        if self.retention_bytes != UNLIMITED:
+            limits.append(f"{self.retention_bytes / (1 << 20):g} MiB a partition")
+        if not self.cleanup_policy.deletes:
+            return "compacted: the last value of each key is kept"
+        return f"records are kept for {' or '.join(limits)}" if limits else "records are kept without limit"
 
     def to_mapping(self) -> dict[str, str | int]:
         """Return every setting by its public name, as plain values."""

@@ -187,6 +187,7 @@ def _rest(config: Config, shared: SharedByConnections, monitor: Monitor, host: H
         config.rest.body_bytes_max,
         config.rest.body_timeout_ms / 1000,
         config.rest.origins,
+        config.rest.host_names,
         clamps_replication=config.broker.dev,
     )
     return Rest(settings, shared, monitor, Login(new_id(host.entropy).bytes, host.clock), OPERATIONS)
@@ -194,7 +195,12 @@ def _rest(config: Config, shared: SharedByConnections, monitor: Monitor, host: H
 
 def _limits(config: Config, connections_max: int) -> ListenerLimits:
     limits = config.limits
-    return ListenerLimits(connections_max, limits.connections_per_ip_max, limits.idle_connection_timeout_ms / 1000)
+    return ListenerLimits(
+        connections_max,
+        limits.connections_per_ip_max,
+        limits.idle_connection_timeout_ms / 1000,
+        needs_tls=config.tls.refuses_plaintext,
+    )
 
 
 def _intervals(config: Config) -> MaintenanceIntervals:

@@ -90,6 +90,9 @@ class TlsSettings:
     key_file: Path | None = _setting(None, "Private key of the certificate, PEM.", must_exist=True)
     ca_file: Path | None = _setting(None, "CA certificates to verify client certificates with, PEM.", must_exist=True)
     client_auth: ClientAuth = _setting(ClientAuth.NONE, "Whether clients must present a certificate (mutual TLS).")
+    required: bool = _setting(
+        False, "Refuse connections without TLS. Implied by `tls.client_auth` = `required`; otherwise both are accepted."
+    )
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
@@ -100,9 +103,16 @@ class TlsSettings:
                 hint="Set tls.ca_file to the CA certificates to trust, or set tls.client_auth to 'none'.",
             )
 
+        if self.required and not self.enabled:
+            raise InvalidSetting("tls.required needs tls.cert_file and tls.key_file", hint="Set both of them.")
+
     @property
     def enabled(self) -> bool:
         return self.cert_file is not None
+
+    @property
+    def refuses_plaintext(self) -> bool:
+        return self.required or self.client_auth is ClientAuth.REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +240,23 @@ class HttpSettings:
     cors_origins: str | None = _setting(
         None, "Allowed CORS origins, such as `https://a.example, https://b.example`; none if not set."
     )
+    hosts: str | None = _setting(
+        None,
+        "Host names, separated by commas, by which HTTP requests may address the broker over loopback, besides "
+        "localhost and addresses.",
+    )
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(origin.strip() for origin in (self.cors_origins or "").split(",") if origin.strip())
+        return _split(self.cors_origins)
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        return _split(self.hosts)
+
+
+def _split(names: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (names or "").split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ async def _coordinate(
 ) -> Broker:
     """Start the coordinators on their internal topics."""
     config, host = at.config, at.host
-    admin = Admin(image, replicas, catalog, host.entropy, _topic_defaults(config))
+    admin = Admin(image, replicas, catalog, host.entropy, at.tasks, _topic_defaults(config))
     set_aside = SetAside(host.disk, at.data_dir)
     limits = group_limits(config.groups)
     offsets_log = await _state_log(at, admin, replicas, OFFSETS, lambda: GroupTable(limits), set_aside)
@@ -157,11 +157,13 @@ def _service(
     limits = FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max)
     records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits)
     group_service = GroupService(groups, records, gate, clock)
+    members = Members(records, group_service, at.tasks)
 
     def forget_deleted(change: TopicChange) -> None:
         if change.after is None:
             accounts.traffic.forget(change.name)
             records.topic_deleted(change.name)
+            members.topic_deleted(change.name)
 
     image.watchers.append(forget_deleted)
     return Service(
@@ -170,7 +172,7 @@ def _service(
         records,
         group_service,
         TransactionService(transactions, producer_ids, image, group_service, gate),
-        Members(records, group_service, at.tasks),
+        members,
         Access(at.disk_threads, config.auth.required, config.auth.users),
         accounts,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flymq.broker.coordinators.set_aside import SetAside
-from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, Table, replay
+from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, Belongs, Table, keys_of, replay
 from flymq.cluster.image import Image, Topic
 from flymq.coordination.entries import Entry, Unreadable, encode_entries
 from flymq.coordination.group import GroupLimits
@@ -75,7 +75,7 @@ def _repair(
     if not log.recovery.clean:
         raise UncleanShutdown(f"{name} was not closed cleanly")
     table = _TABLES[topic.name]()
-    unreadable = _replay_all(log, table)
+    unreadable = _replay_all(log, table, keys_of(number, len(topic.partitions)))
     entries: list[Entry] = [(key, value) for key, value in table.entries().items()]
     if unreadable and not dry_run:
         SetAside(host.disk, data_dir).copy(name, unreadable)
@@ -89,9 +89,9 @@ def _repair(
     return Repaired(name, unreadable, len(entries))
 
 
-def _replay_all(log: Log, table: Table) -> list[Unreadable]:
+def _replay_all(log: Log, table: Table, belongs: Belongs) -> list[Unreadable]:
     unreadable: list[Unreadable] = []
     offset = log.start_offset
     while (found := log.read(offset, bytes_max=1 << 20)) is not None:
-        offset = replay(found, table, unreadable)
+        offset = replay(found, table, belongs, unreadable)
     return unreadable

@@ -162,3 +162,15 @@ def test_leaders_that_need_no_election_are_told_so(admin, topic):
     place = confluent_kafka.TopicPartition(topic, 0)
     result = admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [place]).result()
     assert result[place].code() == KafkaError.ELECTION_NOT_NEEDED
+
+
+@pytest.mark.parametrize(
+    ("config", "retention_ms", "retention_bytes"),
+    [({}, "604800000", "-1"), ({"retention_ms": "-1"}, "-1", "-1"), ({"retention_bytes": "5000"}, "-1", "5000")],
+)
+def test_a_topic_of_a_kafka_client_has_no_limit_in_size_that_nobody_set(
+    admin, topic, config, retention_ms, retention_bytes
+):
+    create(admin, topic, **config)
+    found = configs_of(admin, topic)
+    assert (found["retention.ms"].value, found["retention.bytes"].value) == (retention_ms, retention_bytes)

@@ -1,5 +1,6 @@
 """Start, stop, crash and start again; limits, encryption and login: what an operator relies on."""
 
+import contextlib
 import signal
 import socket
 import ssl
@@ -24,7 +25,7 @@ from flymq.record.batch import encode_batch
 from flymq.record.reading import parse_records
 from flymq.testing import running_broker
 from flymq.wire.native.codec import encode_request
-from flymq.wire.native.messages.records import Fetch, FetchPartition, PartitionBatches, ProduceBatch
+from flymq.wire.native.messages.records import Fetch, FetchPartition, PartitionBatches, Produce, ProduceBatch
 from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, Done, ErrorAnswer, Hello, Ping
 from flymq.wire.native.messages.topics import CreateTopic, ListTopics
 from flymq.wire.native.messages.transactions import InitProducer
@@ -240,6 +241,30 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(tmp_pat
             assert isinstance(client.ask(Ping()), Done)
 
 
+PLAINTEXT: dict[str, bytes] = {
+    "native": bytes(encode_request(Ping())),
+    "http": b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "kafka": bytes.fromhex("0000000a00120000000000070000"),
+}
+
+
+@pytest.mark.parametrize(
+    "demand", [{"tls.required": True}, {"tls.client_auth": "required"}], ids=lambda it: next(iter(it))
+)
+@pytest.mark.parametrize("protocol", PLAINTEXT)
+def test_plaintext_is_refused_on_every_port_where_tls_is_required(tmp_path, authority, protocol, demand):
+    settings = {**tls_settings(tmp_path, authority), **demand, "listener.http_port": 0}
+    settings["tls.ca_file"] = str(tmp_path / "ca.pem")
+    with running_broker(settings=settings) as broker:
+        for port in (broker.port, broker.http_port):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+                answer = b""
+                with contextlib.suppress(ConnectionError):
+                    plain.sendall(PLAINTEXT[protocol])
+                    answer = plain.recv(1)
+                assert answer == b""
+
+
 def test_nothing_is_served_before_the_login_where_one_is_required(tmp_path):
     config = tmp_path / "flymq.toml"
     hashed = hash_password("secret", salt=b"0123456789abcdef")
@@ -272,3 +297,14 @@ def test_two_brokers_of_one_process_keep_what_they_receive_apart() -> None:
         a = threads.submit(write_and_read, one.address, b"a" * 1000)
         b = threads.submit(write_and_read, other.address, b"b" * 1000)
         assert (a.result(), b.result()) == ({b"a" * 1000}, {b"b" * 1000})
+
+
+def test_what_a_broker_stores_is_for_its_own_user_alone(tmp_path):
+    data_dir = tmp_path / "new" / "data"
+    with running_broker(data_dir) as broker:
+        client = RawClient(broker.port)
+        client.ask(Produce(topic="t", value=b"secret"))
+        client.close()
+        found = [data_dir, *data_dir.rglob("*")]
+        assert any(path.name == "metadata.db" for path in found)
+        assert [str(path) for path in found if path.stat().st_mode & 0o077] == []

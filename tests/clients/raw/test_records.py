@@ -3,12 +3,15 @@
 import threading
 from urllib.request import urlopen
 
+import msgspec
+import pytest
 from benchmarks.raw_client import RawClient
 
 from flymq.model.delivery import Acks, Isolation
 from flymq.record.batch import encode_batch
 from flymq.record.reading import parse_records
 from flymq.wire.native.codec import encode_request
+from flymq.wire.native.framing import HEADER, MAGIC, VERSION
 from flymq.wire.native.messages.push import Credit, Deliver, PushPartition, StartPush, StopPush
 from flymq.wire.native.messages.records import (
     AT_EARLIEST,
@@ -28,6 +31,7 @@ from flymq.wire.native.messages.records import (
 from flymq.wire.native.messages.session import Done, ErrorAnswer, Ping
 from flymq.wire.native.messages.topics import AddPartitions, AlterTopic, CreateTopic, DeleteTopic, DescribeTopic
 from flymq.wire.native.messages.transactions import InitProducer
+from flymq.wire.native.opcodes import Opcode
 
 
 def create(client, topic="t", partitions=1, **settings):
@@ -286,3 +290,28 @@ def test_an_error_names_what_is_wrong_with_a_position(client):
     answer = client.ask(ListOffsets(partitions=[OffsetQuery("t", 0, -9)]))
     assert not isinstance(answer, ErrorAnswer)
     assert answer.partitions[0].error.code == "OFFSET_OUT_OF_RANGE"
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"topic": "t", "data": b"v"}, "data"),
+        ({"topic": "t"}, "value"),
+        ({"topic": "t", "value": b"v", "keys": b"k"}, "keys"),
+    ],
+)
+def test_a_misspelled_or_missing_field_is_refused_and_nothing_is_written(client, payload, reason):
+    create(client)
+    frame = msgspec.msgpack.encode({"id": 7, **payload})
+    client.socket.sendall(HEADER.pack(MAGIC, VERSION, Opcode.PRODUCE, len(frame)) + frame)
+    answer = client.receive()
+    assert isinstance(answer, ErrorAnswer)
+    assert (answer.id, answer.code) == (7, "INVALID_REQUEST")
+    assert reason in answer.message
+    assert fetch(client) == []
+
+
+def test_an_explicit_nil_is_a_tombstone(client):
+    create(client)
+    client.ask(Produce(topic="t", key=b"k", value=None))
+    assert fetch(client) == [None]

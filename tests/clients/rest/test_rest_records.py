@@ -186,7 +186,7 @@ def test_a_reader_may_wait_for_the_next_record(api: httpx.Client, broker: TestBr
     asking = socket.create_connection(("127.0.0.1", broker.port))
     with closing(asking):
         path = f"/api/v1/topics/{topic}/partitions/0/records?wait_ms=20000"
-        asking.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        asking.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         produce(api, topic, {"partition": 0, "value": "at last"})
         asking.settimeout(10)
         answer = b"".join(iter(lambda: asking.recv(4096), b""))
@@ -272,7 +272,8 @@ def test_a_body_has_limits_in_size_and_in_time() -> None:
         for refused in (told, streamed, bomb):
             assert (refused.status_code, refused.json()["code"]) == (413, "REQUEST_TOO_LARGE")
         with socket.create_connection(("127.0.0.1", broker.port)) as slow:
-            slow.sendall(b"POST /api/v1/topics/t/records HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+            head = b"POST /api/v1/topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            slow.sendall(head + b"Content-Length: 10\r\n\r\n{")
             assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 

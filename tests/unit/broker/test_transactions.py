@@ -253,3 +253,16 @@ def test_an_abort_of_nothing_is_no_failure() -> None:
             await node.transactions.end("pay", producer.identity, commit=True)
 
     in_world(scenario)
+
+
+def test_a_transaction_ends_though_its_topic_was_created_again_with_fewer_partitions() -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
+        await producer.begin()
+        await write(producer, b"x")
+        await node.admin.delete("t")
+        await world.create_topic("t", 1)
+        await producer.end(commit=False)
+        await producer.init()
+        assert world.read("t", 0) == []
+
+    in_world(scenario)

@@ -6,16 +6,20 @@ import asyncio
 import random
 from contextlib import AsyncExitStack
 
+import msgspec
+
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.transactions import Transactions
 from flymq.broker.replicas.partition import Partition, View
 from flymq.broker.safety import wait_safe
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.quota import ClientQuota
+from flymq.cluster.catalog import Catalog, PartitionState, partition_key
 from flymq.coordination.entries import ProducerIdentity
 from flymq.host.simulated_host import SimulatedMachine
 from flymq.host.simulated_network import SimulatedNetwork
-from flymq.host.tasks import Tasks
+from flymq.host.tasks import InlineThreads, Tasks
+from flymq.metadata.store import MetadataStore, Put
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import PartitionOffline
 from flymq.model.names import TopicPartition
@@ -29,8 +33,18 @@ from flymq.server.settings import load_config
 class World:
     """The broker through all its lives."""
 
-    def __init__(self, *, internal_partitions: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        internal_partitions: int = 2,
+        auto_create: bool = False,
+        quick_disk: bool = False,
+        quotas: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`quick_disk`: a disk that needs no time. `quotas`: bytes a second that each client may produce and fetch."""
         chance = random.Random(0)
+        self._is_disk_quick = quick_disk
+        self._quotas = quotas
         self.machine = SimulatedMachine("broker", SimulatedNetwork(chance), chance)
         self.disk = self.machine.disk
         self._config = load_config(
@@ -40,6 +54,7 @@ class World:
                 "listener.http_port": -1,
                 "groups.internal_partitions": internal_partitions,
                 "groups.consumer_session_timeout_ms": 2_000,
+                "topics.auto_create": auto_create,
             }
         )
         self._node: Broker | None = None
@@ -63,15 +78,48 @@ class World:
             host,
             self._config,
             Tasks(self._task_failed),
-            host.new_threads("disk", 1),
-            host.new_threads("flush", 1),
-            Accounts(host.clock, ClientQuota(0), ClientQuota(0)),
+            InlineThreads() if self._is_disk_quick else host.new_threads("disk", 1),
+            InlineThreads() if self._is_disk_quick else host.new_threads("flush", 1),
+            Accounts(host.clock, *map(ClientQuota, self._quotas)),
             self._undo,
             lambda error: None,
         )
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         raise AssertionError(f"{name} failed") from error
+
+    # --- what the brokers agree on
+
+    @property
+    def broker_id(self) -> int:
+        return self.node.replicas.broker_id
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata store, to change it as another broker would."""
+        return self.node.image._store
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(self.store)
+
+    def new_state(
+        self, leader: int | None = None, *, epoch: int = 0, replicas: list[int] | None = None
+    ) -> PartitionState:
+        """Return the state of a partition, which this broker leads unless another one is named."""
+        leader = self.broker_id if leader is None else leader
+        replicas = [self.broker_id] if replicas is None else replicas
+        return PartitionState(leader, epoch, replicas, replicas)
+
+    async def elect(self, name: TopicPartition, leader: int) -> int:
+        """Let a broker lead a partition from its next leader epoch on, which is returned."""
+        old = self.node.image.state(name)
+        epoch = old.leader_epoch + 1
+        new = PartitionState(leader, epoch, sorted({*old.replicas, leader}), [leader])
+        key = partition_key(self.node.image.get(name.topic).topic_id, name.partition)
+        result = await self.store.txn(success=[Put(key, msgspec.json.encode(new, order="sorted"))])
+        await self.node.image.until(result.revision)
+        return epoch
 
     async def create_topic(self, name: str, partitions: int) -> None:
         await self.node.admin.create(name, partitions=partitions)

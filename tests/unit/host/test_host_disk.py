@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,21 @@ def test_what_the_system_says_gets_a_name(number: int, kind: type[StorageError])
     error = storage_error(OSError(number, os.strerror(number)), Path("/data/file"))
     assert type(error) is kind
     assert error.message == f"/data/file: {os.strerror(number)}"
+
+
+def test_a_directory_is_removed_while_another_thread_still_replaces_files_in_it(tmp_path: Path) -> None:
+    disk = SystemDisk()
+
+    def replace_until_gone(directory: Path) -> None:
+        with suppress(StorageError):
+            while True:
+                write_aside(disk, directory / "note", b"x")
+
+    for number in range(20):
+        directory = tmp_path / str(number)
+        disk.make_directory(directory)
+        writer = threading.Thread(target=replace_until_gone, args=(directory,), daemon=True)
+        writer.start()
+        disk.remove_directory(directory)
+        assert not directory.exists()
+        writer.join()

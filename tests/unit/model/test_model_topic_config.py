@@ -80,3 +80,34 @@ def test_every_setting_has_a_name_a_text_and_a_default_that_is_allowed() -> None
     assert TopicConfig().with_changes(defaults) == TopicConfig()
     for each in fields(TopicConfig):
         assert each.metadata["text"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "retention_ms", "retention_bytes"),
+    [
+        ({}, 7 * 24 * 60 * 60 * 1000, 1 << 30),
+        ({"retention.ms": -1}, -1, -1),
+        ({"retention.ms": 5}, 5, -1),
+        ({"retention.bytes": 6}, -1, 6),
+        ({"retention.ms": 5, "retention.bytes": 6}, 5, 6),
+        ({"segment.bytes": 4096}, 7 * 24 * 60 * 60 * 1000, 1 << 30),
+    ],
+)
+def test_setting_one_of_time_and_size_leaves_the_other_without_a_limit(
+    overrides: dict[str, int], retention_ms: int, retention_bytes: int
+) -> None:
+    config = TopicConfig().for_topic(overrides)
+    assert (config.retention_ms, config.retention_bytes) == (retention_ms, retention_bytes)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        ({}, "records are kept for 7 days or 1024 MiB a partition"),
+        ({"retention.ms": -1}, "records are kept without limit"),
+        ({"retention.bytes": 10 << 20}, "records are kept for 10 MiB a partition"),
+        ({"cleanup.policy": "compact"}, "compacted: the last value of each key is kept"),
+    ],
+)
+def test_how_long_records_are_kept_is_said_in_words(overrides: dict[str, Any], text: str) -> None:
+    assert TopicConfig().for_topic(overrides).describe_retention() == text

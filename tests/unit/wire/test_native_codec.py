@@ -51,9 +51,16 @@ def test_what_has_its_default_is_left_out_on_the_wire() -> None:
     assert bytes(payload) == encode({"topic": "t", "value": b"v"})
 
 
-def test_unknown_fields_are_skipped_so_that_newer_clients_can_talk_to_older_brokers() -> None:
-    payload = encode({"topic": "t", "value": b"v", "added_later": [1, 2]})
-    assert decode_request(Opcode.PRODUCE, payload) == Produce(topic="t", value=memoryview(b"v"))
+def test_a_request_with_an_unknown_field_is_refused_since_it_may_be_a_misspelled_one() -> None:
+    payload = encode({"topic": "t", "value": b"v", "partitions": 3})
+    with pytest.raises(InvalidRequest, match="unknown field partitions"):
+        decode_request(Opcode.PRODUCE, payload)
+
+
+def test_unknown_fields_of_a_response_are_skipped_so_that_newer_brokers_can_talk_to_older_clients() -> None:
+    payload = encode({"topic": "t", "partition": 1, "offset": 5, "added_later": [1, 2]})
+    answer = decode_answer(answer_to(Opcode.PRODUCE), payload)
+    assert answer == ProduceAnswer(topic="t", partition=1, offset=5)
 
 
 def test_binary_values_are_views_of_the_frame() -> None:

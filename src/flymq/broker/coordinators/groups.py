@@ -7,6 +7,7 @@ members of the group, comes back as a future. A member that disconnects while it
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,9 +35,12 @@ from flymq.model.errors import (
     NotCoordinator,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
+    StorageError,
     UnknownMember,
 )
 from flymq.model.names import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 NO_OFFSET = -1
@@ -300,16 +304,22 @@ class Groups:
         )
 
     def _topic_changed(self, topic: str) -> None:
-        """A topic has come, gone or grown."""
+        """A topic has come, gone or grown. A disk that refuses to note it for a group must not stop the image."""
         for group in self._all():
-            if topic not in self._image:
-                self._delete_offsets_of(group, {topic})
-            if isinstance(group, ConsumerGroup):
-                self.consumers.topic_changed(group, topic)
-            elif group.members and topic in group.topics():
-                counts = {name: self._count_partitions(name) for name in group.topics()}
-                group.reconsider(counts, self._clock.monotonic_s())
-                self._advance(group)
+            try:
+                self._follow_topic(group, topic)
+            except StorageError as error:
+                logger.error("the group %s cannot follow a change of the topic %s: %s", group.name, topic, error)
+
+    def _follow_topic(self, group: AnyGroup, topic: str) -> None:
+        if topic not in self._image:
+            self._delete_offsets_of(group, {topic})
+        if isinstance(group, ConsumerGroup):
+            self.consumers.topic_changed(group, topic)
+        elif group.members and topic in group.topics():
+            counts = {name: self._count_partitions(name) for name in group.topics()}
+            group.reconsider(counts, self._clock.monotonic_s())
+            self._advance(group)
 
     # --- members that live on this broker
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from flymq.broker.admin import Admin
@@ -21,7 +22,8 @@ from flymq.broker.coordinators.set_aside import SetAside
 from flymq.broker.replicas.partition import Partition, Slice
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe
-from flymq.coordination.entries import Entry, Key, Unreadable, encode_entries, read_entries
+from flymq.coordination.attempts import home_of
+from flymq.coordination.entries import Entry, Key, QueryKey, TransactionKey, Unreadable, encode_entries, read_entries
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.delivery import Acks
@@ -151,12 +153,14 @@ class StateLog(Generic[T]):
         epoch, log, table = partition.leader_epoch, partition.log, self._new_table()
         offset = log.start_offset
         unreadable: list[Unreadable] = []
+        belongs = keys_of(number, self.partitions)
         while (found := log.read(offset, bytes_max=_READ_BYTES)) is not None:
-            offset = await self._threads.run(lambda found=found: replay(found, table, unreadable))  # type: ignore[misc]
-        if not partition.leads or partition.leader_epoch != epoch:
-            return None
+            offset = await self._threads.run(lambda found=found: replay(found, table, belongs, unreadable))  # type: ignore[misc]
         if unreadable:
             await self._threads.run(lambda: self._set_aside.report(partition.name, unreadable))
+        # No await from here on: a table is served only by who leads now.
+        if not partition.leads or partition.leader_epoch != epoch:
+            return None
         self._tables[number] = table
         return table
 
@@ -178,10 +182,30 @@ class StateLog(Generic[T]):
         return self.partition(number).safe()
 
 
-def replay(found: Slice, table: Table, unreadable: list[Unreadable]) -> int:
+Belongs = Callable[[Key], bool]
+
+
+def keys_of(number: int, partitions: int) -> Belongs:
+    """Return what tells the keys of one partition from those that others hold."""
+
+    @cache
+    def is_here(home: str) -> bool:
+        return partition_for_key(home.encode(), partitions) == number
+
+    return lambda key: is_here(_home(key))
+
+
+def _home(key: Key) -> str:
+    """Return the group, transactional id or query by whose hash a key finds its partition."""
+    if isinstance(key, TransactionKey):
+        return home_of(key.transactional_id)
+    return key.query if isinstance(key, QueryKey) else key.group
+
+
+def replay(found: Slice, table: Table, belongs: Belongs, unreadable: list[Unreadable]) -> int:
     """Apply what a slice holds; return the offset behind it."""
     run = found.read()
-    table.apply(_readable(read_entries(run, table.kinds), unreadable))
+    table.apply(_readable(read_entries(run, table.kinds, belongs), unreadable))
     following = end_offset(run)
     assert following is not None, "a slice holds whole batches"
     return following

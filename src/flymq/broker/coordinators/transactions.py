@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.groups import Committer, Groups, OffsetsToCommit
@@ -108,15 +109,19 @@ class Transactions:
             await self._abort_interrupted(was_clean=was_clean)
 
     async def _loaded(self, _number: int, table: TransactionTable) -> None:
-        await self._settle(name for name, value in table if value.state.is_ending)
         for name, value in table:
             if value.state is TransactionState.ONGOING:
                 age_ms = self._clock.now_ms() - value.began_at_ms
                 self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
+        await self._settle(name for name, value in table if value.state.is_ending)
 
-    def _resigned(self, _number: int, table: TransactionTable) -> None:
+    def _resigned(self, number: int, table: TransactionTable) -> None:
+        """Another broker coordinates these transactions now, and sees through what was being ended."""
+        error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for name, _ in table:
             self._open_until_s.pop(name, None)
+            if (ended := self._ending.pop(name, None)) is not None:
+                _fail(ended, error)
 
     async def _abort_interrupted(self, *, was_clean: bool) -> None:
         """Abort what a crash left open. Only where no other broker can own a transaction that is not known here."""
@@ -147,6 +152,8 @@ class Transactions:
         owners = {value.producer: (name, value) for name, value in self._all()}
         found: dict[str, list[TopicPartition]] = {}
         for partition in self._replicas:
+            if not partition.leads:
+                continue
             for producer in partition.log.producers.all():
                 if producer.open_since is None or partition.log.failure is not None:
                     continue
@@ -347,11 +354,16 @@ class Transactions:
         return ended
 
     async def _run_end(self, name: str, ended: asyncio.Future[TransactionValue]) -> None:
+        """End it here; `ended` is done before that when this broker resigns, and then the end is no longer its own."""
+        if ended.done():
+            return
         value = self._get(name)
         number = self._number(name)
         try:
             await wait_safe(self._log.safe(number))
-            await self._write_markers(value, self._log.leader_epoch(number))
+            await self._write_markers(value, self._log.leader_epoch(number), ended)
+            if ended.done():
+                return
             last_batch = self._table(name).last_batch(home_of(name))
             entries = decide_forget(name, value, last_batch=last_batch)
             entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
@@ -359,21 +371,26 @@ class Transactions:
             if value.successor == value.producer:  # only this entry tells its next transaction from this one
                 await wait_safe(safe)
         except (NotCoordinator, NotLeader) as error:  # another broker ends it
-            ended.set_exception(error)
-            ended.exception()  # retrieved: nobody may be waiting
+            _fail(ended, error)
             return
-        except BaseException as error:
-            ended.set_exception(error) if isinstance(error, FlyMQError) else ended.cancel()
+        except FlyMQError as error:
+            _fail(ended, error)
+            raise
+        except BaseException:
+            ended.cancel()
             raise
         finally:
-            del self._ending[name]
+            if self._ending.get(name) is ended:
+                del self._ending[name]
         self.ended[value.state] += 1
         if not ended.done():
             ended.set_result(value)
 
-    async def _write_markers(self, value: TransactionValue, coordinator_epoch: int) -> None:
+    async def _write_markers(
+        self, value: TransactionValue, coordinator_epoch: int, ended: asyncio.Future[TransactionValue]
+    ) -> None:
         """Write what ends the transaction where that is missing, until it is on the disk everywhere."""
-        while True:
+        while not ended.done():
             try:
                 await wait_safe(self._append_markers(value, coordinator_epoch))
                 return
@@ -418,10 +435,11 @@ class Transactions:
         return None
 
     async def _time_out(self, name: str) -> None:
-        value = self._get(name)
-        if value.state is TransactionState.ONGOING:
-            logger.warning("the transaction %r was open for longer than %d ms: aborted", name, value.timeout_ms)
-            await self._decide_end(name, value.producer, commit=False, by_broker=True)
+        with suppress(NotCoordinator, NotLeader):  # another broker aborts it
+            value = self._get(name)
+            if value.state is TransactionState.ONGOING:
+                logger.warning("the transaction %r was open for longer than %d ms: aborted", name, value.timeout_ms)
+                await self._decide_end(name, value.producer, commit=False, by_broker=True)
 
     def expire(self) -> None:
         """Delete transactional ids and queries that nobody has used for long."""
@@ -448,9 +466,13 @@ class Transactions:
         return value
 
     def _partitions(self, value: TransactionValue) -> Iterator[Partition]:
-        """Yield where the transaction has written, without topics deleted since."""
+        """Yield where the transaction has written, without what was deleted since.
+
+        A topic deleted and created again may have fewer partitions than the one that was written to.
+        """
         for name in value.partitions:
-            if name.topic in self._image:
+            topic = self._image.find(name.topic)
+            if topic is not None and name.partition < len(topic.partitions):
                 yield self._replicas.get(name)
 
     async def _fresh_producer_id(self, name: str) -> int:
@@ -460,3 +482,9 @@ class Transactions:
 
     def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
         return self._log.write(self._number(name), entries)
+
+
+def _fail(ended: asyncio.Future[TransactionValue], error: FlyMQError) -> None:
+    if not ended.done():
+        ended.set_exception(error)
+        ended.exception()  # retrieved: nobody may be waiting

@@ -18,7 +18,7 @@ from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
-from flymq.model.errors import FlyMQError, NotLeader
+from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
@@ -94,18 +94,25 @@ class Replicas:
     # --- follow the image
 
     async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
-        """Open what belongs here; return the partitions that a crash had left behind.
+        """Open what belongs here; return the partitions led here that a crash had left behind.
 
         Batches may have been lost there, so what is written from now on belongs to a new leader epoch.
         """
         topics = list(self._image)
-        opened = await asyncio.gather(*(self._open(topic) for topic in topics))
+        opened = await asyncio.gather(*(self._open(topic) for topic in topics), return_exceptions=True)
         recovered = {}
+        failures: list[BaseException] = []
         for topic, logs in zip(topics, opened, strict=True):
+            if isinstance(logs, BaseException):
+                failures.append(logs)
+                continue
             self._add(topic, logs)
             for number, log in logs.items():
-                if isinstance(log, Log) and not log.recovery.clean:
-                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = topic.partitions[number]
+                state = topic.partitions[number]
+                if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
+                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
+        if failures:  # what was opened is known by now, so that it can be closed cleanly
+            raise failures[0]
         self._image.watchers.append(self._changed)
         for topic in self._image:  # what has changed while logs were opened
             self._changed(TopicChange(topic.name, None, topic))
@@ -133,6 +140,7 @@ class Replicas:
         if after is None:
             return
         self._assign_roles(after)
+        self._failures.pop(after.topic_id, None)  # what is missing is tried again
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 
@@ -146,6 +154,7 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
+        self._failures.pop(topic_id, None)  # of an attempt before
         while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
             try:
                 logs = await self._open(topic)
@@ -237,6 +246,11 @@ class Replicas:
         if self._flusher.has_failed:
             return
         for partition in self:
-            partition.log.close()
+            try:
+                partition.log.close()
+            except FsyncFailed:
+                raise
+            except StorageError as error:  # a full disk, say: this one is recovered at the next start, the others not
+                logger.error("%s was not closed cleanly: %s", partition.name, error)
         self._partitions.clear()
         self._by_topic.clear()

@@ -235,11 +235,13 @@ class Groups:
         self._check_describe(caller, group)
         return self._coordinator.committed(group)
 
-    def is_stable(self, group: str, partitions: Sequence[TopicPartition] | None) -> bool:
+    def is_stable(self, caller: Caller, group: str, partitions: Sequence[TopicPartition] | None) -> bool:
         """Return whether no transaction is about to commit offsets of these partitions."""
+        self._check_describe(caller, group)
         return self._coordinator.is_stable(group, partitions)
 
-    async def until_stable(self, group: str, partitions: Sequence[TopicPartition] | None) -> None:
+    async def until_stable(self, caller: Caller, group: str, partitions: Sequence[TopicPartition] | None) -> None:
+        self._check_describe(caller, group)
         await self._coordinator.until_stable(group, partitions)
 
     def check_reader(self, caller: Caller, group: str, member_id: str, epoch: int) -> None:

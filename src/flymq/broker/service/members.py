@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import ceil
 
 from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
 from flymq.broker.replicas.partition import PartitionRead, View
@@ -82,6 +83,10 @@ class Reader:
             del self.positions[name]
             self.positions[name] = next_offset
 
+    def forget(self, topic: str) -> None:
+        """Have no position in a topic that was deleted: one created later under its name begins anew."""
+        self.positions = {name: offset for name, offset in self.positions.items() if name.topic != topic}
+
     async def take(self, *, limit: int, bytes_max: int, wait_ms: int) -> Taken:
         """Return the next records, at most `limit`, and move behind them; wait for some. A partition that cannot be
         read raises, unless others have records: then it does the next time."""
@@ -101,7 +106,7 @@ class Reader:
         error: FlyMQError | None = None
         for read in fetched.reads:
             error = error or read.error
-            if read.slice is None or limit <= 0:
+            if read.slice is None or limit <= 0 or read.name not in self.positions:
                 continue
             part = self._take_part(read, read.slice.read(), limit)
             limit -= len(part.records)
@@ -169,7 +174,7 @@ class Member(Reader):
     async def _rejoin(self) -> None:
         async with self._lock:
             if self._must_rejoin:  # a poll may have done it
-                with suppress(UnknownMember, MemberFenced):
+                with suppress(FlyMQError):  # the next poll joins again, and tells its client what is wrong
                     await self.join()
 
     # --- the client asks
@@ -181,8 +186,11 @@ class Member(Reader):
             try:
                 await self._join()
                 return
-            except RebalanceInProgress:
+            except (RebalanceInProgress, StaleGeneration):
                 continue  # somebody joined between the generation and its assignment
+            except BaseException as error:  # its positions are those of an earlier generation
+                self._must_rejoin = not isinstance(error, (UnknownMember, MemberFenced))
+                raise
 
     async def _join(self) -> None:
         groups, wanted = self._members.groups, self.wanted
@@ -246,7 +254,7 @@ class Member(Reader):
             if not self.positions:
                 await asyncio.wait([interrupted], timeout=wait_s)
                 return Fetched([])
-            reading = self._records.fetch_uncounted(self.caller, self._query(bytes_max, int(wait_s * 1000)))
+            reading = self._records.fetch_uncounted(self.caller, self._query(bytes_max, ceil(wait_s * 1000)))
             if isinstance(reading, Fetched):
                 return reading
             interrupted.add_done_callback(lambda _: reading.finish())
@@ -262,7 +270,7 @@ class Member(Reader):
             raise ConsumerNotFound(error.message) from None
 
     def leave(self) -> None:
-        self._members.drop(self)
+        self.removed()
         with suppress(UnknownMember, MemberFenced):  # the group has removed it already
             self._members.groups.leave(self.caller, self.group, self.member_id, instance=self.wanted.instance)
 
@@ -287,7 +295,13 @@ class Members:
         if len(self._members) >= MEMBERS_MAX:
             raise GroupFull(f"this broker keeps at most {MEMBERS_MAX} members for clients", hint="Delete some first.")
         member = Member(self, caller, wanted)
-        await member.join()
+        try:
+            await member.join()
+        except BaseException:  # also when the client is gone
+            if member.member_id:
+                with suppress(FlyMQError):
+                    member.leave()
+            raise
         return member
 
     def get(self, group: str, member_id: str) -> Member:
@@ -302,6 +316,10 @@ class Members:
         member.member_id = member_id
         self._members[member.group, member_id] = member
         self.groups.listen(member.group, member_id, member)
+
+    def topic_deleted(self, name: str) -> None:
+        for member in self._members.values():
+            member.forget(name)
 
     def drop(self, member: Member) -> None:
         if self._members.pop((member.group, member.member_id), None) is not None:

@@ -102,11 +102,11 @@ class Topics:
             validate_only=validate_only,
         )
 
-    async def get_or_create(self, caller: Caller, name: str) -> Topic:
-        """Return a topic, created on first use where the settings allow it."""
-        if name not in self._image:
+    async def get_or_create(self, caller: Caller, name: str, settings: Mapping[str, Any] | None = None) -> Topic:
+        """Return a topic, created on first use, with these settings, where the broker's settings allow it."""
+        if name not in self._image and self._admin.may_create(name):
             self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
-        return await self._admin.get_or_create(name)
+        return await self._admin.get_or_create(name, settings)
 
     async def alter(
         self, caller: Caller, name: str, settings: Mapping[str, Any], *, validate_only: bool = False

@@ -77,6 +77,8 @@ class Transactions:
     ) -> Safe:
         """Let a transaction reach further partitions and groups; begin it if none is open."""
         self._check_write(caller, name)
+        for topic, _ in partitions:
+            self._gate.check_write(caller, topic)
         for group in groups:
             self._gate.check(caller, Operation.READ, Resource.GROUP, group)
         try:

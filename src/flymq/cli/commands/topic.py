@@ -13,6 +13,7 @@ from flymq.cli.options import BrokerCommand, Noun, parse_assignment, wants_json
 from flymq.cli.output import aligned, counted, note, show
 from flymq.client.descriptions import TopicDescription
 from flymq.model.errors import TopicNotFound
+from flymq.model.topic_config import TopicConfig
 
 _set_option = click.option(
     "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A topic setting, such as retention.ms=7d."
@@ -49,10 +50,12 @@ def create(
     settings = parse_settings(assignments)
     with connect() as client:
         made = client.admin.create_topic(name, partitions, replication_factor, settings, exist_ok=if_not_exists)
+        described = client.admin.describe_topic(name)
     if wants_json():
         show(made._asdict(), [])
     else:
-        note(f"Topic {made.name} has {counted(made.partitions, 'partition')}.")
+        retention = TopicConfig().with_changes(described.settings).describe_retention()
+        note(f"Topic {made.name} has {counted(made.partitions, 'partition')}; {retention}.")
 
 
 @topic.command("list", cls=BrokerCommand)

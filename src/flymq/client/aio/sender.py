@@ -180,6 +180,13 @@ class Sender:
         self._identity = None
         self.accumulator.reset_sequences()
 
+    def _renew_identity(self, queue: PartitionQueue) -> None:
+        """Continue in one partition under a producer id that was never used there. All others keep theirs: batches of
+        theirs may be in the log already, and only their sequence numbers tell a retry from a new batch."""
+        if queue.identity is self._identity:
+            self._identity = None
+        queue.identity = None
+
     def set_identity(self, producer_id: int, producer_epoch: int) -> None:
         """Continue with this producer id and epoch; sequence numbers restart at 0."""
         self._identity = InitProducerAnswer(producer_id=producer_id, producer_epoch=producer_epoch)
@@ -220,7 +227,9 @@ class Sender:
 
     def _encode(self, queue: PartitionQueue, batch: Batch) -> bytearray:
         assert self._identity is not None
-        identity = self._identity
+        if queue.identity is None:
+            queue.identity, queue.next_sequence = self._identity, 0
+        identity: InitProducerAnswer = queue.identity
         batch.identity = identity
         batch.timestamp = self._clock.now_ms()
         batch.encoded = encode_batch(
@@ -288,7 +297,7 @@ class Sender:
         self._pump()
 
     def _succeeded(self, queue: PartitionQueue, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        if batch.identity is self._identity:
+        if batch.identity is queue.identity:
             queue.next_sequence = (queue.next_sequence + batch.count) % _SEQUENCE_SPAN
         self._cluster.counters.records_sent += batch.count
         self.accumulator.finish(queue, batch)
@@ -298,9 +307,9 @@ class Sender:
         """Queue the batch for a retry, or fail it."""
         batch.attempts += 1
         batch.ambiguous = batch.ambiguous or isinstance(error, _AMBIGUOUS)
-        is_idempotent = self._identity is not None and self._identity is not _ANONYMOUS
+        is_idempotent = batch.identity is not None and batch.identity is not _ANONYMOUS
         if is_idempotent and isinstance(error, _NEEDS_NEW_IDENTITY) and not self.transactional_id:
-            self.reset_identity()
+            self._renew_identity(queue)
             batch.encoded = None  # to be encoded again with the new producer id
             may_retry = True
         else:
@@ -312,7 +321,7 @@ class Sender:
             self.accumulator.put_back(queue, self._loop.time() + pause_s)
             return
         if batch.ambiguous and is_idempotent and not self.transactional_id:
-            self.reset_identity()  # the broker may have seen these sequence numbers or not: do not reuse them
+            self._renew_identity(queue)  # the broker may have seen these sequence numbers or not: do not reuse them
         self.accumulator.finish(queue, batch)
         batch.fail(error)
         self._failures = [failed for failed in self._failures if not failed.is_reported] + [batch]

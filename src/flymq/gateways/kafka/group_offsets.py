@@ -110,7 +110,7 @@ def _committed(
     for name in sorted(committed) if asked is None else asked:
         value = committed.get(name, OffsetValue(_NO_OFFSET))
         part: Found = (name.partition, value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE)
-        if require_stable and not groups.is_stable(group, [name]):
+        if require_stable and not groups.is_stable(connection.caller, group, [name]):
             part = (name.partition, _NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
         found.setdefault(name.topic, []).append(part)
     return found

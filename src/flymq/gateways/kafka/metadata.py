@@ -9,6 +9,7 @@ from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.settings import with_kafka_defaults
 from flymq.model.errors import FlyMQError
 from flymq.wire.kafka.messages import describe_topic_partitions as pages
 from flymq.wire.kafka.messages.metadata import (
@@ -44,7 +45,9 @@ async def _create_and_respond(
             topics.append(_find(connection, request, each))
             continue
         try:
-            found = await connection.service.topics.get_or_create(connection.caller, each.name)
+            found = await connection.service.topics.get_or_create(
+                connection.caller, each.name, with_kafka_defaults(connection.service.topics.defaults, {})
+            )
             topics.append(_topic(found, request))
         except FlyMQError as error:
             topics.append(MetadataResponseTopic(code_of(error), each.name))

@@ -34,6 +34,7 @@ def list_offsets(
                     )
                 )
             except FlyMQError as error:
+                connection.service.accounts.failed(connection.caller, error)
                 found.append(listing.ListOffsetsPartitionResponse(part.partition_index, code_of(error)))
         topics.append(listing.ListOffsetsTopicResponse(topic.name, found))
     return listing.ListOffsetsResponse(topics=topics)
@@ -68,6 +69,7 @@ def offset_for_leader_epoch(
                 )
                 found.append(epochs.EpochEndOffset(ErrorCode.NONE, part.partition, *(end or (-1, -1))))
             except FlyMQError as error:
+                connection.service.accounts.failed(connection.caller, error)
                 found.append(epochs.EpochEndOffset(code_of(error), part.partition))
         topics.append(epochs.OffsetForLeaderTopicResult(topic.topic, found))
     return epochs.OffsetForLeaderEpochResponse(topics=topics)
@@ -85,6 +87,7 @@ def delete_records(
                 start_offset = connection.service.records.delete(connection.caller, name, part.offset)
                 found.append(deletion.DeleteRecordsPartitionResult(part.partition_index, start_offset))
             except FlyMQError as error:
+                connection.service.accounts.failed(connection.caller, error)
                 found.append(deletion.DeleteRecordsPartitionResult(part.partition_index, -1, code_of(error)))
         topics.append(deletion.DeleteRecordsTopicResult(topic.name, found))
     return deletion.DeleteRecordsResponse(topics=topics)
@@ -103,6 +106,7 @@ def describe_producers(
                 active = [producers.ProducerState(*producer) for producer in known]
                 found.append(producers.PartitionResponse(number, active_producers=active))
             except FlyMQError as error:
+                connection.service.accounts.failed(connection.caller, error)
                 found.append(producers.PartitionResponse(number, code_of(error), error.message))
         topics.append(producers.TopicResponse(topic.name, found))
     return producers.DescribeProducersResponse(topics=topics)

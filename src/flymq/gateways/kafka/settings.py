@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from flymq.broker.service.topics import Topic
+from flymq.broker.service.topics import Topic, TopicDefaults
 from flymq.model.errors import InvalidSetting
-from flymq.model.topic_config import TopicConfig
+from flymq.model.topic_config import UNLIMITED, TopicConfig
 
 WITHOUT_EFFECT = frozenset(
     (
@@ -90,6 +90,13 @@ def to_flymq(settings: Mapping[str, str | None]) -> dict[str, Any]:
         elif name not in WITHOUT_EFFECT:
             found[name] = value
     return found
+
+
+def with_kafka_defaults(defaults: TopicDefaults, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a topic that a Kafka client creates: without any of its own it has no limit in size."""
+    if settings.keys() & {"retention.ms", "retention.bytes"}:
+        return settings
+    return {"retention.ms": defaults.config.retention_ms, "retention.bytes": UNLIMITED, **settings}
 
 
 def _to_kafka(name: str, value: str | int) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
-from flymq.gateways.kafka.settings import described, to_flymq
+from flymq.gateways.kafka.settings import described, to_flymq, with_kafka_defaults
 from flymq.model.errors import FlyMQError, InvalidPartitions, InvalidReplicationFactor, InvalidRequest
 from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import create_partitions as growth
@@ -40,6 +40,7 @@ async def _create(
 ) -> creation.CreatableTopicResult:
     partitions, replicas = _sizes(connection, wanted)
     settings = to_flymq({config.name: config.value for config in wanted.configs})
+    settings = with_kafka_defaults(connection.service.topics.defaults, settings)
     topic = await connection.service.topics.create(
         connection.caller,
         wanted.name,

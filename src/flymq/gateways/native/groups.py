@@ -95,7 +95,7 @@ def fetch_offsets(
     names = None
     if request.partitions is not None:
         names = [TopicPartition(part.topic, part.partition) for part in request.partitions]
-    if request.require_stable and not connection.service.groups.is_stable(request.group, names):
+    if request.require_stable and not connection.service.groups.is_stable(connection.caller, request.group, names):
         return _fetch_stable_offsets(connection, request.group, names)
     return _fetch_offsets(connection, request.group, names)
 
@@ -103,7 +103,7 @@ def fetch_offsets(
 async def _fetch_stable_offsets(
     connection: NativeConnection, group: str, names: list[TopicPartition] | None
 ) -> wire.FetchOffsetsAnswer:
-    await connection.service.groups.until_stable(group, names)
+    await connection.service.groups.until_stable(connection.caller, group, names)
     return _fetch_offsets(connection, group, names)
 
 

@@ -217,6 +217,7 @@ def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wir
             timed = connection.service.records.find_offset(connection.caller, name, query.at, request.isolation)
             found.append(wire.OffsetFound(*name, *(timed or ())))
         except FlyMQError as error:
+            connection.service.accounts.failed(connection.caller, error)
             found.append(wire.OffsetFound(*name, error=Failure.of(error)))
     return wire.ListOffsetsAnswer(partitions=found)
 
@@ -230,5 +231,6 @@ def delete_records(connection: NativeConnection, request: wire.DeleteRecords) ->
             start_offset = connection.service.records.delete(connection.caller, name, part.before_offset)
             deleted.append(wire.RecordsDeleted(*name, start_offset))
         except FlyMQError as error:
+            connection.service.accounts.failed(connection.caller, error)
             deleted.append(wire.RecordsDeleted(*name, error=Failure.of(error)))
     return wire.DeleteRecordsAnswer(partitions=deleted)

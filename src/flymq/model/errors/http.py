@@ -26,6 +26,20 @@ class NoSuchResource(FlyMQError):
     hint = "GET /docs lists the paths; those of the API begin with /api/v1."
 
 
+class ForeignHost(FlyMQError):
+    """The Host header names a host that is not this broker."""
+
+    code = "FOREIGN_HOST"
+    hint = "Use localhost or an address, or add the name to `rest.hosts`."
+
+
+class ForeignOrigin(FlyMQError):
+    """A web page of another origin may not write."""
+
+    code = "FOREIGN_ORIGIN"
+    hint = "Add the origin to `rest.cors_origins` if its pages may use the API."
+
+
 class MethodNotAllowed(FlyMQError):
     """The resource does not support this method."""
 

@@ -20,13 +20,21 @@ from flymq.broker.service.topics import Topic
 from flymq.gateways.rest.handlers.idempotency import Repeatable
 from flymq.gateways.rest.handlers.record_values import to_bytes, to_headers
 from flymq.gateways.rest.http.app import decode_body
-from flymq.gateways.rest.http.bodies import JSON, NDJSON, body_blocks, line_blocks, media_type, read_body
+from flymq.gateways.rest.http.bodies import (
+    JSON,
+    NDJSON,
+    body_blocks,
+    line_blocks,
+    media_type,
+    read_body,
+    wrong_media_type,
+)
 from flymq.gateways.rest.http.problems import to_problem
 from flymq.gateways.rest.schema import shapes
 from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks
-from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, UnsupportedMediaType
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -85,7 +93,7 @@ async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
         writing.key_encoding = given.key_encoding or writing.key_encoding
         writing.write(given.records)
     else:
-        raise UnsupportedMediaType(f"the body is {kind!r}, not {JSON!r} or {NDJSON!r}")
+        raise wrong_media_type(call, JSON, NDJSON)
     return await writing.answer()
 
 
@@ -142,7 +150,7 @@ class _Writing:
             record = decode_body(_line.decode, line)
         except InvalidRequest as error:
             self._results.append(_UNDECIDED)
-            self._fail([len(self._results) - 1], error)
+            self._refuse([len(self._results) - 1], error)
         else:
             self.write([record])
 
@@ -171,7 +179,7 @@ class _Writing:
                 key = to_bytes(record.key, record.key_encoding or self.key_encoding, "key")
                 headers = to_headers(record.headers) if record.headers else []
             except InvalidRequest as error:
-                self._fail([place], error)
+                self._refuse([place], error)
                 continue
             if record.partition is not None:
                 number = record.partition
@@ -189,8 +197,7 @@ class _Writing:
         try:
             batch = self._encode(number, records)
         except FlyMQError as error:
-            self._call.service.accounts.failed(self._call.caller, error)
-            self._fail(places, error)
+            self._refuse(places, error)
             return
         produced = self._records.produce(self._call.caller, [(self._topic.name, number, batch)], self._acks)
         self._throttle_ms = max(self._throttle_ms, produced.throttle_ms)
@@ -210,6 +217,11 @@ class _Writing:
             return encode_batch(records)
         producer_id = self._repeatable.next_producer_id(number)
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+    def _refuse(self, places: Iterable[int], error: FlyMQError) -> None:
+        """Fail records that the service was never asked to write, which counts the others."""
+        self._call.service.accounts.failed(self._call.caller, error)
+        self._fail(places, error)
 
     def _fail(self, places: Iterable[int], error: FlyMQError) -> None:
         problem = to_problem(error)

@@ -24,7 +24,8 @@ from flymq.broker.service.caller import Caller
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.rest.handlers.idempotency import Answers
-from flymq.gateways.rest.http.bodies import JSON, media_type, read_body
+from flymq.gateways.rest.http.bodies import JSON, media_type, read_body, wrong_media_type
+from flymq.gateways.rest.http.browsers import check_browser
 from flymq.gateways.rest.http.login import Login
 from flymq.gateways.rest.http.paths import keep_slashes, names_in
 from flymq.gateways.rest.http.problems import problem_response
@@ -38,7 +39,6 @@ from flymq.model.errors import (
     InvalidRequest,
     MethodNotAllowed,
     NoSuchResource,
-    UnsupportedMediaType,
 )
 
 logger = logging.getLogger(__name__)
@@ -53,6 +53,8 @@ class RestSettings:
     body_bytes_max: int = 16 << 20
     body_timeout_s: float = 30.0
     cors_origins: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Names by which browsers may address a broker on loopback, besides localhost."""
     clamps_replication: bool = False
     """Whether a topic that asks for more replicas than there are brokers gets as many as there are."""
 
@@ -187,13 +189,21 @@ class _Served:
 
     async def _serve(self, request: Request) -> Response:
         rest, operation = self._rest, self.operation
+        headers: dict[bytes, bytes] = dict(request.scope["headers"])
+        check_browser(
+            request.scope["method"],
+            headers,
+            request.scope["server"][0],
+            origins=rest.settings.cors_origins,
+            hosts=rest.settings.hosts,
+        )
         if operation.needs_broker and rest.service is None:
             raise BrokerStarting
         client = request.scope["client"]
         caller = Caller(PROTOCOL, client[0] if client else "")
         if operation.needs_login and rest.service is not None:
             caller.principal = await rest.login.principal(rest.service.access, request)
-        call = Call(rest, request, caller, names_in(request.scope), dict(request.scope["headers"]))
+        call = Call(rest, request, caller, names_in(request.scope), headers)
         if operation.query is not None:
             is_given = request.scope["query_string"]
             call.query = _parse_query(request, operation.query) if is_given else self._default_query
@@ -208,7 +218,7 @@ class _Served:
 
     async def _parse_body(self, call: Call) -> Any:
         if media_type(call) != JSON:
-            raise UnsupportedMediaType(f"the body is {media_type(call)!r}, not {JSON!r}")
+            raise wrong_media_type(call, JSON)
         assert self._decode is not None
         return decode_body(self._decode, await read_body(call))
 

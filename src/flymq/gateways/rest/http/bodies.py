@@ -17,7 +17,17 @@ _GZIP_WINDOW = 31  # what zlib calls a window of 15 bits with gzip's header
 
 
 def media_type(call: Call) -> str:
-    return call.header(b"content-type", JSON).partition(";")[0].strip().lower()
+    """Return what the body says it is; empty when it does not."""
+    return call.header(b"content-type").partition(";")[0].strip().lower()
+
+
+def wrong_media_type(call: Call, *expected: str) -> UnsupportedMediaType:
+    """Return the error of a body that is not what can be read here, or does not say what it is."""
+    given = media_type(call)
+    wanted = " or ".join(map(repr, expected))
+    if not given:
+        return UnsupportedMediaType(f"the request has no Content-Type; send {wanted}")
+    return UnsupportedMediaType(f"the body is {given!r}, not {wanted}")
 
 
 class Body:

@@ -25,6 +25,8 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.InvalidBatch: 400,
     errors.MalformedHttp: 400,
     errors.RequestHeadTooLarge: 431,
+    errors.ForeignHost: 403,
+    errors.ForeignOrigin: 403,
     errors.NoSuchResource: 404,
     errors.MethodNotAllowed: 405,
     errors.NotAcceptable: 406,

@@ -36,6 +36,14 @@ class Message(Struct, kw_only=True, omit_defaults=True):
     id: U32 = 0
 
 
+class Request(Message, forbid_unknown_fields=True):
+    """A request. A field it does not have is an error: a misspelled name must not be taken for a default."""
+
+
+class RequestPart(Part, forbid_unknown_fields=True):
+    """A map inside a request."""
+
+
 class Failure(Part):
     """The error of one part of a request; other parts may have succeeded."""
 
@@ -49,7 +57,7 @@ class Failure(Part):
         return cls(code=error.code, message=error.message, hint=error.hint, retriable=error.retriable)
 
 
-class PartitionRef(Part):
+class PartitionRef(RequestPart):
     """One partition of one topic."""
 
     topic: str

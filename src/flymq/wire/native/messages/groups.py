@@ -17,6 +17,8 @@ from flymq.wire.native.messages.fields import (
     Part,
     PartitionIndex,
     PartitionRef,
+    Request,
+    RequestPart,
     TopicPartitions,
 )
 from flymq.wire.native.messages.records import OffsetQuery
@@ -24,7 +26,7 @@ from flymq.wire.native.messages.records import OffsetQuery
 NO_GENERATION = -1
 
 
-class Subscribe(Message):
+class Subscribe(Request):
     """Join a group. Waits until all members have joined; then each of them requests its assignment with SYNC.
 
     `assignors` are names in order of preference; none means "range".
@@ -61,14 +63,14 @@ class SubscribeAnswer(Message):
     members: list[GroupMember] = []
 
 
-class MemberAssignment(Part):
+class MemberAssignment(RequestPart):
     """The assignment of one member."""
 
     member: str
     partitions: list[TopicPartitions] = []
 
 
-class Sync(Message):
+class Sync(Request):
     """Request this member's assignment; the group leader sends those of all members."""
 
     group: str
@@ -83,7 +85,7 @@ class SyncAnswer(Message):
     partitions: list[TopicPartitions] = []
 
 
-class Heartbeat(Message):
+class Heartbeat(Request):
     """Heartbeat of a member. On the error REBALANCE_IN_PROGRESS it must rejoin."""
 
     group: str
@@ -91,14 +93,14 @@ class Heartbeat(Message):
     generation: I32
 
 
-class Leave(Message):
+class Leave(Request):
     """Leave the group; its partitions are reassigned at once."""
 
     group: str
     member: str
 
 
-class OffsetToCommit(Part):
+class OffsetToCommit(RequestPart):
     """The next offset to read in one partition."""
 
     topic: str
@@ -108,7 +110,7 @@ class OffsetToCommit(Part):
     metadata: str = ""
 
 
-class Commit(Message):
+class Commit(Request):
     """Commit offsets. Without a member id: a simple commit, allowed while the group has no members."""
 
     group: str
@@ -131,7 +133,7 @@ class CommitAnswer(Message):
     partitions: list[OffsetCommitted]
 
 
-class FetchOffsets(Message):
+class FetchOffsets(Request):
     """The committed offsets of a group; null requests all its partitions."""
 
     group: str
@@ -156,7 +158,7 @@ class FetchOffsetsAnswer(Message):
     partitions: list[CommittedOffset]
 
 
-class ListGroups(Message):
+class ListGroups(Request):
     """All groups."""
 
 
@@ -175,7 +177,7 @@ class ListGroupsAnswer(Message):
     groups: list[GroupSummary]
 
 
-class DescribeGroup(Message):
+class DescribeGroup(Request):
     """Members, assignments and lag of one group."""
 
     group: str
@@ -215,13 +217,13 @@ class DescribeGroupAnswer(Message):
     positions: list[GroupPosition] = []
 
 
-class DeleteGroup(Message):
+class DeleteGroup(Request):
     """Delete a group without members and its committed offsets."""
 
     group: str
 
 
-class ResetOffsets(Message):
+class ResetOffsets(Request):
     """Reset the offsets of a group without members: to a position or time, or to `offset` if it is set."""
 
     group: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from flymq.model.delivery import Isolation
-from flymq.wire.native.messages.fields import U32, Message, Offset, Part, PartitionIndex
+from flymq.wire.native.messages.fields import U32, Message, Offset, PartitionIndex, Request, RequestPart
 from flymq.wire.native.messages.records import FetchedPartition
 
 
-class PushPartition(Part):
+class PushPartition(RequestPart):
     """The start offset of a pushed partition."""
 
     topic: str
@@ -15,7 +15,7 @@ class PushPartition(Part):
     offset: Offset
 
 
-class StartPush(Message):
+class StartPush(Request):
     """Push batches of these partitions as they arrive. The reader chooses the subscription ids."""
 
     subscription: U32
@@ -25,14 +25,14 @@ class StartPush(Message):
     isolation: Isolation = Isolation.READ_COMMITTED
 
 
-class Credit(Message):
+class Credit(Request):
     """Grant more credit, in bytes. Has no response."""
 
     subscription: U32
     credit_bytes: U32
 
 
-class StopPush(Message):
+class StopPush(Request):
     """End a subscription: no delivery follows the response."""
 
     subscription: U32

@@ -22,6 +22,8 @@ from flymq.wire.native.messages.fields import (
     Offset,
     Part,
     PartitionIndex,
+    Request,
+    RequestPart,
 )
 
 NO_TIMESTAMP = -1
@@ -31,11 +33,12 @@ AT_EARLIEST = -2
 AT_MAX_TIMESTAMP = -3
 
 
-class Produce(Message):
+class Produce(Request):
     """One record. If no partition is set, the broker chooses it: by the key's hash, or round-robin."""
 
     topic: str
-    value: Bin | None = None
+    value: Bin | None
+    """nil is a tombstone; it must be given, so that a forgotten value does not delete a key."""
     key: Bin | None = None
     partition: Annotated[int, Meta(ge=-1, lt=1 << 31)] = ANY_PARTITION
     headers: list[tuple[str, Bin | None]] = []
@@ -52,7 +55,7 @@ class ProduceAnswer(Message):
     timestamp: I64 = NO_TIMESTAMP
 
 
-class PartitionBatches(Part):
+class PartitionBatches(RequestPart):
     """Encoded record batches for one partition."""
 
     topic: str
@@ -60,7 +63,7 @@ class PartitionBatches(Part):
     batches: Bin
 
 
-class ProduceBatch(Message):
+class ProduceBatch(Request):
     """Record batches for several partitions; each partition succeeds or fails on its own."""
 
     partitions: list[PartitionBatches]
@@ -86,7 +89,7 @@ class ProduceBatchAnswer(Message):
     partitions: list[PartitionAppended]
 
 
-class Consume(Message):
+class Consume(Request):
     """The record at one offset."""
 
     topic: str
@@ -107,7 +110,7 @@ class ConsumeAnswer(Message):
     headers: list[tuple[str, Bin | None]] = []
 
 
-class FetchPartition(Part):
+class FetchPartition(RequestPart):
     """The start offset and the maximum size for one partition."""
 
     topic: str
@@ -117,7 +120,7 @@ class FetchPartition(Part):
     leader_epoch: I32 = NO_EPOCH
 
 
-class Fetch(Message):
+class Fetch(Request):
     """Fetch batches of several partitions. Waits up to `max_wait_ms` until `min_bytes` are available."""
 
     partitions: list[FetchPartition]
@@ -152,7 +155,7 @@ class FetchAnswer(Message, kw_only=True):
     partitions: list[FetchedPartition]
 
 
-class OffsetQuery(Part):
+class OffsetQuery(RequestPart):
     """The requested offset of one partition: the first at or after a timestamp, or one of AT_…"""
 
     topic: str
@@ -160,7 +163,7 @@ class OffsetQuery(Part):
     at: I64 = AT_LATEST
 
 
-class ListOffsets(Message):
+class ListOffsets(Request):
     """List offsets by position or by timestamp."""
 
     partitions: list[OffsetQuery]
@@ -184,7 +187,7 @@ class ListOffsetsAnswer(Message):
     partitions: list[OffsetFound]
 
 
-class DeleteRecordsPartition(Part):
+class DeleteRecordsPartition(RequestPart):
     """The offset before which records of one partition are deleted; -1: all records."""
 
     topic: str
@@ -192,7 +195,7 @@ class DeleteRecordsPartition(Part):
     before_offset: Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
 
 
-class DeleteRecords(Message):
+class DeleteRecords(Request):
     """Delete the oldest records."""
 
     partitions: list[DeleteRecordsPartition]

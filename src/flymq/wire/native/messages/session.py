@@ -3,7 +3,7 @@
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
 
-from flymq.wire.native.messages.fields import I32, U32, Message
+from flymq.wire.native.messages.fields import I32, U32, Message, Request
 
 
 class Done(Message):
@@ -19,7 +19,7 @@ class ErrorAnswer(Message):
     retriable: bool = False
 
 
-class Hello(Message):
+class Hello(Request):
     """Handshake of the client. Optional, and allowed before authentication."""
 
     client: str = ""
@@ -39,7 +39,7 @@ class HelloAnswer(Message):
     authentication: list[str] = []
 
 
-class Authenticate(Message):
+class Authenticate(Request):
     """Authenticate. PLAIN sends the password unencrypted: use TLS."""
 
     mechanism: str = "PLAIN"
@@ -56,5 +56,5 @@ class AuthenticateAnswer(Message):
     principal: str
 
 
-class Ping(Message):
+class Ping(Request):
     """Check that the broker is alive."""

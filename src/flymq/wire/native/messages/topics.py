@@ -3,14 +3,14 @@
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
 
-from flymq.wire.native.messages.fields import EMPTY, I32, I64, NO_EPOCH, U16, U32, Bin, Failure, Message, Part
+from flymq.wire.native.messages.fields import EMPTY, I32, I64, NO_EPOCH, U16, U32, Bin, Failure, Message, Part, Request
 
 NO_BROKER = -1
 
 Settings = dict[str, str | int | None]
 
 
-class CreateTopic(Message):
+class CreateTopic(Request):
     """Create a topic; 0 means the broker's default."""
 
     topic: str
@@ -29,13 +29,13 @@ class CreateTopicAnswer(Message):
     replication_factor: U16 = 0
 
 
-class DeleteTopic(Message):
+class DeleteTopic(Request):
     """Delete a topic and its records."""
 
     topic: str
 
 
-class ListTopics(Message):
+class ListTopics(Request):
     """List the topics; internal ones only if requested."""
 
     internal: bool = False
@@ -56,7 +56,7 @@ class ListTopicsAnswer(Message):
     topics: list[TopicSummary]
 
 
-class DescribeTopic(Message):
+class DescribeTopic(Request):
     """Describe one topic."""
 
     topic: str
@@ -87,7 +87,7 @@ class DescribeTopicAnswer(Message):
     overrides: list[str] = []
 
 
-class AlterTopic(Message):
+class AlterTopic(Request):
     """Change settings; null resets one to its default."""
 
     topic: str
@@ -95,14 +95,14 @@ class AlterTopic(Message):
     validate_only: bool = False
 
 
-class AddPartitions(Message):
+class AddPartitions(Request):
     """Increase the number of partitions to `partitions`."""
 
     topic: str
     partitions: U32
 
 
-class Metadata(Message):
+class Metadata(Request):
     """Partition leaders. `topics` null requests all; `auto_create` creates missing ones if the broker allows it."""
 
     topics: list[str] | None = None

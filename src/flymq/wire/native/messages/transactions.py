@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from flymq.wire.native.messages.fields import I32, I64, U32, Message, Offset, Part
+from flymq.wire.native.messages.fields import I32, I64, U32, Message, Offset, Request, RequestPart
 from flymq.wire.native.messages.groups import NO_GENERATION, OffsetToCommit
 
 ProducerEpoch = Annotated[int, Meta(ge=-1, lt=1 << 15)]
 
 
-class InitProducer(Message):
+class InitProducer(Request):
     """Get a producer id. With a transactional id: the same producer id every time, and older producers are fenced."""
 
     transactional_id: str = ""
@@ -27,7 +27,7 @@ class InitProducerAnswer(Message):
     producer_epoch: ProducerEpoch
 
 
-class BeginTxn(Message):
+class BeginTxn(Request):
     """Begin a transaction: the producer's following batches belong to it."""
 
     transactional_id: str
@@ -35,7 +35,7 @@ class BeginTxn(Message):
     producer_epoch: ProducerEpoch
 
 
-class CommitTxn(Message):
+class CommitTxn(Request):
     """Commit the transaction: its records become visible atomically."""
 
     transactional_id: str
@@ -43,7 +43,7 @@ class CommitTxn(Message):
     producer_epoch: ProducerEpoch
 
 
-class AbortTxn(Message):
+class AbortTxn(Request):
     """Abort the transaction: its records never become visible."""
 
     transactional_id: str
@@ -58,7 +58,7 @@ class EndTxnAnswer(Message):
     producer_epoch: ProducerEpoch
 
 
-class TxnCommitOffsets(Message):
+class TxnCommitOffsets(Request):
     """Commit offsets in the transaction: they take effect if it commits."""
 
     transactional_id: str
@@ -70,7 +70,7 @@ class TxnCommitOffsets(Message):
     generation: I32 = NO_GENERATION
 
 
-class AttemptToCommit(Part):
+class AttemptToCommit(RequestPart):
     """What one task of a batch has written in a transaction that is still open."""
 
     transactional_id: str
@@ -78,7 +78,7 @@ class AttemptToCommit(Part):
     producer_epoch: ProducerEpoch
 
 
-class CommitAttempts(Message):
+class CommitAttempts(Request):
     """Commit the listed attempts of a query's batch atomically, and abort its others; once per batch."""
 
     query: str

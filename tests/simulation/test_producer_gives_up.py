@@ -1,0 +1,53 @@
+"""A batch that is given up does not make the producer write others twice. A whole broker, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.simulation.world import BROKER, World, patiently
+
+from flymq.host.virtual_time import run
+from flymq.model.errors import FlyMQError
+from flymq.model.names import TopicPartition
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_giving_up_one_partitions_batch_leaves_the_sequence_numbers_of_others_alone(seed: int) -> None:
+    async def live() -> None:
+        world = World(seed)
+        await world.start()
+        client = world.client(
+            "writer", retries=1, request_timeout_ms=400, retry_backoff_ms=1_000, retry_backoff_max_ms=1_000
+        )
+        await patiently(client.admin.create_topic, "t", partitions=2)
+        producer = client.producer()
+        for partition in range(2):
+            await producer.send("t", b"first", partition=partition)
+        await producer.flush()
+
+        world.network.cut(BROKER, "writer")  # what is written is not acknowledged any more
+        given_up = await producer.send("t", b"second", partition=0)
+        await asyncio.sleep(0.3)
+        other = await producer.send("t", b"second", partition=1)
+        with pytest.raises(FlyMQError):
+            await given_up
+        world.network.mend(BROKER, "writer")
+        is_acknowledged = True
+        try:
+            await other
+        except FlyMQError:
+            is_acknowledged = False
+        for partition in range(2):
+            await producer.send("t", b"third", partition=partition)
+        await producer.flush()
+
+        seen = await world.read(client, "t")
+        for partition in range(2):
+            values = seen[TopicPartition("t", partition)]
+            assert sorted(set(values)) == sorted(values), f"something was written twice: {values}"
+            assert {b"first", b"third"} <= set(values)
+        assert b"second" in seen[TopicPartition("t", 1)] or not is_acknowledged
+        await world.close()
+
+    run(live())

@@ -1,0 +1,100 @@
+"""Topics created, extended and deleted on a whole broker, with a disk that refuses and clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.unit.broker.world import World
+
+from flymq.broker.broker import Broker
+from flymq.broker.coordinators.groups import Committer
+from flymq.broker.safety import wait_safe
+from flymq.coordination.entries import OffsetValue
+from flymq.host.virtual_time import run
+from flymq.model.delivery import Acks
+from flymq.model.errors import DiskFull, StorageError
+from flymq.model.names import TopicPartition
+from flymq.record.batch import encode_batch
+from flymq.storage.log import Log
+
+Scenario = Callable[[World, Broker], Awaitable[None]]
+
+
+def in_world(scenario: Scenario, *, auto_create: bool = False) -> None:
+    async def live() -> None:
+        world = World(auto_create=auto_create)
+        await scenario(world, await world.start())
+        await world.close()
+
+    run(live())
+
+
+def test_topics_come_and_go_while_the_offsets_of_a_deleted_one_cannot_be_forgotten() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 1)
+        _, safe = node.groups.commit("billing", Committer(), {TopicPartition("orders", 0): OffsetValue(1)})
+        await wait_safe(safe)
+        for number in range(2):
+            log = world.partition("__offsets", number).log
+            assert isinstance(log, Log)
+            log.go_offline(StorageError("the disk is full"))
+        await node.admin.delete("orders")
+        await world.create_topic("invoices", 1)
+        assert "orders" not in node.image
+        assert not [path for path in world.disk.paths() if "orders~" in str(path)]
+
+    in_world(scenario)
+
+
+def test_a_topic_is_created_though_the_client_that_asked_first_is_gone() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        first = asyncio.ensure_future(node.admin.get_or_create("orders"))
+        second = asyncio.ensure_future(node.admin.get_or_create("orders"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).name == "orders"
+
+    in_world(scenario, auto_create=True)
+
+
+def test_a_topic_that_cannot_be_opened_is_gone_though_nobody_waits_for_it() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        world.disk.fail_next("open", "orders~", errno.ENOSPC)
+        asking = asyncio.ensure_future(node.admin.create("orders"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.sleep(1)
+        await world.create_topic("orders", 2)
+
+    in_world(scenario)
+
+
+def test_partitions_that_cannot_be_opened_are_not_added_and_the_others_serve_on() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 1)
+        world.disk.fail_next("open", "orders~", errno.ENOSPC)
+        with pytest.raises(DiskFull):
+            await node.admin.add_partitions("orders", 3)
+        assert len((await node.admin.get_or_create("orders")).partitions) == 1
+        await node.admin.add_partitions("orders", 3)
+        assert world.partition("orders", 2).leads
+        await world.restart()
+        assert world.partition("orders", 2).leads
+
+    in_world(scenario)
+
+
+def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_from_a_clean_shutdown() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        for topic in ("invoices", "orders"):
+            await world.create_topic(topic, 1)
+            world.partition(topic).append(encode_batch([(None, b"x")]), Acks.LEADER)
+        world.disk.fail_next("append", "invoices~", errno.ENOSPC)
+        await world.restart()
+        logs = {partition.name.topic: partition.log for partition in world.node.replicas}
+        assert [topic for topic, log in logs.items() if isinstance(log, Log) and not log.recovery.clean] == ["invoices"]
+
+    in_world(scenario)
