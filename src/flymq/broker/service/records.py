@@ -197,7 +197,8 @@ class Records:
                 produced.append(error)
             else:
                 if not written.repeated:
-                    self._traffic.wrote(caller.protocol, topic, written.count, length)
+                    count = written.last_offset - written.base_offset + 1
+                    self._traffic.wrote(caller.protocol, topic, count, length)
                 if written.safe is not None:
                     unsafe.append((len(produced), written.safe))
                 produced.append(written)
