@@ -35,23 +35,6 @@ def all_safe(each: Iterable[Safe]) -> Safe:
     return together
 
 
-def all_decided(each: Iterable[asyncio.Future[None]]) -> asyncio.Future[None]:
-    """Return a future that is done when all of these are, whether they failed or not. It never fails."""
-    futures = list(each)
-    decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    left = len(futures)
-
-    def done(_: asyncio.Future[None]) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0 and not decided.done():
-            decided.set_result(None)
-
-    for future in futures:
-        future.add_done_callback(done)
-    return decided
-
-
 async def wait_safe(safe: Safe) -> None:
     if safe is not None:
         await safe

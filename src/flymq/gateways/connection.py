@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from flymq.broker.service.caller import Caller
-from flymq.broker.service.records import Slice, WaitingFetch
+from flymq.broker.service.records import PromptFuture, Slice
 from flymq.broker.service.requests import Requests
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.outbox import Buffer, Outbox
 from flymq.host.clock import Clock
+from flymq.model.histogram import Histogram
 from flymq.wire.framing import SCRATCH_BYTES
 
-Awaited = asyncio.Future[Any] | WaitingFetch[Any]
+Awaited = asyncio.Future[Any] | PromptFuture[Any]
 """What a response waits for."""
 
 
@@ -74,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_draining = False
         self._throttled_until_s = 0.0
+        self._durations: dict[int, Histogram] = {}  # by opcode: looked up once per connection, not per request
         self._is_paused = False
         self._ends_when_sent = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from flymq.model.delivery import TimestampType
@@ -37,6 +38,14 @@ class Appended:
     """The broker's time, when the topic uses it; else -1."""
     repeated: bool = False
     """The batch was in the log already; these are the offsets it got then."""
+    start_offset: int = 0
+    """Where the log starts."""
+    safe: asyncio.Future[None] | None = None
+    """Done when they are as safe as the writer asked for; None when they are already. Set by the partition."""
+
+    @property
+    def count(self) -> int:
+        return self.last_offset - self.base_offset + 1
 
 
 @dataclass(slots=True)
@@ -65,14 +74,15 @@ def admit(
     position, size = 0, len(view)
     while position < size:
         assigned, header = assign_batch(view, position, next_offset, leader_epoch)
-        _check_from_client(header, config)
-        start, position = position, position + header.size
+        batch_size = header.size
+        _check_from_client(header, batch_size, config)
+        start, position = position, position + batch_size
         if header.producer_id >= 0:
-            if position - start != size:
+            if batch_size != size:
                 raise InvalidBatch("a producer with an id sends one batch at a time to a partition")
             if (known := producers.find_duplicate(header)) is not None:
                 append_time_ms = known.timestamp if config.timestamp_type is TimestampType.LOG_APPEND else NO_TIMESTAMP
-                return Appended(known.base_offset, known.last_offset, append_time_ms, repeated=True)
+                return Appended(known.base_offset, known.last_offset, append_time_ms, True)
         if config.timestamp_type is TimestampType.LOG_APPEND:
             timed = _with_append_time(view[start:position], header, now_ms)
             assigned, header = assign_batch(timed, 0, next_offset, leader_epoch)
@@ -125,7 +135,7 @@ def admit_marker(batch: Buffer, *, next_offset: int, leader_epoch: int) -> Admit
     return Admitted([assigned, memoryview(batch)[_ASSIGNED_BYTES:]], [header], header.size)
 
 
-def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
+def _check_from_client(header: BatchHeader, size: int, config: TopicConfig) -> None:
     if not 0 <= header.attributes <= _COMPRESSION_MAX:  # most batches have no flag set
         _check_attributes(header)
     if header.record_count < 1:
@@ -134,8 +144,8 @@ def _check_from_client(header: BatchHeader, config: TopicConfig) -> None:
         raise InvalidBatch(
             f"{header.record_count} records cannot span the offsets 0 to {header.last_offset_delta} of a new batch"
         )
-    if header.size > config.max_message_bytes:
-        raise MessageTooLarge(f"the batch has {header.size} bytes, the topic takes {config.max_message_bytes}")
+    if size > config.max_message_bytes:
+        raise MessageTooLarge(f"the batch has {size} bytes, the topic takes {config.max_message_bytes}")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
         raise InvalidBatch("a batch with a producer id needs an epoch and a sequence")
 

@@ -59,17 +59,11 @@ class LeaderEpochs:
     """The history of leaders of one partition, in memory."""
 
     def __init__(self, starts: Iterable[EpochStart] = ()) -> None:
-        self._starts = list(starts)
-        assert _is_ascending(self._starts), f"leader epochs do not ascend: {self._starts}"
+        self._replace(list(starts))
 
     @property
     def starts(self) -> list[EpochStart]:
         return list(self._starts)
-
-    @property
-    def current(self) -> int:
-        """The latest epoch; -1 before the first."""
-        return self._starts[-1][0] if self._starts else -1
 
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` writes from `start_offset` on. Noted at election, even when no record ever follows."""
@@ -122,6 +116,8 @@ class LeaderEpochs:
     def _replace(self, starts: list[EpochStart]) -> None:
         assert _is_ascending(starts), f"leader epochs do not ascend: {starts}"
         self._starts = starts
+        self.current = starts[-1][0] if starts else -1
+        """The latest epoch; -1 before the first. A plain field: every append looks at it."""
 
 
 class EpochsFile:

@@ -154,8 +154,9 @@ class Log:
 
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Give a client's batches the next offsets and write them; a repeat of a known batch is only answered."""
-        self._check_online()
-        self._check_epoch(leader_epoch)
+        if self.failure is not None or leader_epoch < self.epochs.current:  # two calls less on the hot path
+            self._check_online()
+            self._check_epoch(leader_epoch)
         admitted = admit(
             batches,
             next_offset=self.end_offset,
@@ -190,14 +191,14 @@ class Log:
             segment = self._segment_for(admitted, now_ms)
             segment.append(admitted.pieces, headers)
             self._unsynced.note_file(segment.file)
-            self.end_offset = last.next_offset
+            self.end_offset = end_offset = last.next_offset
             if first.producer_id >= 0 or len(headers) > 1:
                 self._remember(segment, admitted)
         except StorageError as error:
             self.go_offline(error)
             raise
         append_time_ms = first.max_timestamp if first.has_log_append_time else NO_TIMESTAMP
-        return Appended(first.base_offset, last.last_offset, append_time_ms)
+        return Appended(first.base_offset, end_offset - 1, append_time_ms)
 
     def begin_epoch(self, epoch: int) -> None:
         """Note a leader at its election, before it has written anything. The next sync makes it durable."""

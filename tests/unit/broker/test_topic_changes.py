@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from tests.unit.broker.world import World
@@ -15,16 +14,18 @@ from flymq.broker.coordinators.groups import Committer
 from flymq.broker.safety import wait_safe
 from flymq.coordination.entries import OffsetValue
 from flymq.host.virtual_time import run
+from flymq.model.delivery import Acks
 from flymq.model.errors import DiskFull, StorageError
 from flymq.model.names import TopicPartition
+from flymq.record.batch import encode_batch
 from flymq.storage.log import Log
 
 Scenario = Callable[[World, Broker], Awaitable[None]]
 
 
-def in_world(scenario: Scenario, **settings: Any) -> None:
+def in_world(scenario: Scenario, *, auto_create: bool = False) -> None:
     async def live() -> None:
-        world = World(**settings)
+        world = World(auto_create=auto_create)
         await scenario(world, await world.start())
         await world.close()
 
@@ -82,5 +83,18 @@ def test_partitions_that_cannot_be_opened_are_not_added_and_the_others_serve_on(
         assert world.partition("orders", 2).leads
         await world.restart()
         assert world.partition("orders", 2).leads
+
+    in_world(scenario)
+
+
+def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_from_a_clean_shutdown() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        for topic in ("invoices", "orders"):
+            await world.create_topic(topic, 1)
+            world.partition(topic).append(encode_batch([(None, b"x")]), Acks.LEADER)
+        world.disk.fail_next("append", "invoices~", errno.ENOSPC)
+        await world.restart()
+        logs = {partition.name.topic: partition.log for partition in world.node.replicas}
+        assert [topic for topic, log in logs.items() if isinstance(log, Log) and not log.recovery.clean] == ["invoices"]
 
     in_world(scenario)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from flymq.broker.replicas.partition import Partition, PartitionRead, View
+from flymq.broker.prompt_future import PromptFuture, R
+from flymq.broker.replicas.partition import NO_EPOCH, Partition, PartitionRead, View
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
-
-R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -22,6 +21,8 @@ class FetchFrom:
     name: TopicPartition
     offset: int
     bytes_max: int
+    leader_epoch: int = NO_EPOCH
+    """The leader epoch that the reader knows; the read fails if it is not the current one."""
 
 
 @dataclass(slots=True)
@@ -48,11 +49,15 @@ class Fetches:
         self._waiting: dict[WaitingFetch[Any], None] = {}
         self._may_wait = True
 
-    def fetch(self, query: FetchQuery, answer: Answer[R]) -> R | WaitingFetch[R]:
-        """Read what is available; if that is not enough, wait for more."""
+    def read(self, query: FetchQuery) -> list[PartitionRead] | None:
+        """Read what is available; None if that is not enough and the reader should `wait`."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
-            return answer(reads)
+            return reads
+        return None
+
+    def wait(self, query: FetchQuery, answer: Answer[R]) -> WaitingFetch[R]:
+        """Wait for more than is available now."""
         waiting = WaitingFetch(self._find, query, answer)
         self._waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
@@ -77,12 +82,18 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
     view = query.view
     for wanted in query.partitions:
         try:
-            read = find(wanted.name).read(wanted.offset, bytes_max=max(0, min(wanted.bytes_max, left)), view=view)
+            bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
+            partition = find(wanted.name)
+            if wanted.leader_epoch != NO_EPOCH:
+                partition.check_leads(wanted.leader_epoch)
+            read = partition.read(wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=view)
         except FlyMQError as error:
             read = PartitionRead(wanted.name, error=error)
-        if read.slice is not None and left < query.bytes_max and read.length > left:
-            read.slice = None  # at least one batch is read, but not from every partition when the response is full
-        left -= read.length
+        if read.slice is not None:
+            if left < query.bytes_max and read.slice.length > left:
+                read.slice = None  # at least one batch is read, but not from every partition when the response is full
+            else:
+                left -= read.slice.length
         reads.append(read)
     return reads
 
@@ -96,58 +107,20 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
     return False
 
 
-class WaitingFetch(Generic[R]):
-    """One waiting fetch. Like a future, but its callbacks run immediately when it is done.
+class WaitingFetch(PromptFuture[R]):
+    """One waiting fetch: for enough records, or for its timeout."""
 
-    The event loop would run them in its next iteration, after polling all sockets, which adds latency for a waiting
-    consumer.
-    """
+    __slots__ = ("_answer", "_find", "_loop", "_query", "_timer", "_trying")
 
     def __init__(self, find: Find, query: FetchQuery, answer: Answer[R]) -> None:
+        super().__init__()
         self._find = find
         self._query = query
         self._answer = answer
         self._loop = asyncio.get_running_loop()
         self._trying = False
-        self._is_done = False
-        self._is_cancelled = False
-        self._result: R | None = None
-        self._callbacks: list[Callable[[WaitingFetch[R]], None]] = []
         self._timer = self._loop.call_later(query.wait_ms_max / 1000, self.finish)
         self._wait()
-
-    # --- as a future
-
-    def add_done_callback(self, callback: Callable[[WaitingFetch[R]], None]) -> None:
-        assert not self._is_done
-        self._callbacks.append(callback)
-
-    def cancel(self) -> None:
-        """Stop waiting; the response is not needed."""
-        if not self._is_done:
-            self._is_cancelled = True
-            self._end()
-
-    def cancelled(self) -> bool:
-        return self._is_cancelled
-
-    def exception(self) -> None:
-        """Always None: each read has its own error."""
-
-    def result(self) -> R:
-        assert self._is_done and not self._is_cancelled
-        return self._result  # type: ignore[return-value]
-
-    def __await__(self) -> Generator[None, None, R]:
-        done = self._loop.create_future()
-        self.add_done_callback(lambda _: None if done.done() else done.set_result(None))
-        try:
-            yield from done
-        finally:
-            self.cancel()
-        if self._is_cancelled:
-            raise asyncio.CancelledError
-        return self.result()
 
     # --- wait
 
@@ -167,24 +140,18 @@ class WaitingFetch(Generic[R]):
             return
         reads = _read(self._find, self._query)
         if _is_enough(reads, self._query):
-            self._finish(reads)
+            self.set_result(self._answer(reads))
         else:
             self._wait()
 
     def finish(self) -> None:
         """Complete with what is available."""
         if not self._is_done:
-            self._finish(_read(self._find, self._query))
-
-    def _finish(self, reads: list[PartitionRead]) -> None:
-        self._result = self._answer(reads)
-        self._end()
+            self.set_result(self._answer(_read(self._find, self._query)))
 
     def _end(self) -> None:
-        self._is_done = True
         self._timer.cancel()
         for wanted in self._query.partitions:
             with suppress(FlyMQError):  # the topic was deleted meanwhile
                 self._find(wanted.name).stop_waiting(self._wake)
-        for callback in self._callbacks:
-            callback(self)
+        super()._end()

@@ -25,6 +25,7 @@ from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
 from flymq.record.control import Marker, encode_marker
 from flymq.record.header import ATTRIBUTES_AT, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT, Buffer
+from flymq.storage.batch_validation import Appended
 from flymq.storage.data_directory import PartitionLog
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log, TimedOffset
@@ -60,23 +61,9 @@ class View(Enum):
         return View.COMMITTED if isolation is Isolation.READ_COMMITTED else View.UNCOMMITTED
 
 
-@dataclass(slots=True)
-class Written:
-    """Appended batches, and when they are acknowledged."""
-
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """The append time, if the topic uses it; else -1."""
-    repeated: bool
-    """The batch is a duplicate; these are the offsets of the first one."""
-    start_offset: int
-    """The log start offset."""
-    safe: Safe = None
-
-    @property
-    def count(self) -> int:
-        return self.last_offset - self.base_offset + 1
+Written = Appended
+"""Appended batches, and when they are acknowledged. The result of the log, with `safe` and `start_offset` set: a second
+object per batch would cost a tenth of an append."""
 
 
 @dataclass(slots=True)
@@ -162,15 +149,14 @@ class Partition:
         if self.role is not Role.LEADER:
             self.check_leads()
         log = self.log
-        appended = log.append(batches, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
-        written = Written(
-            appended.base_offset, appended.last_offset, appended.append_time_ms, appended.repeated, log.start_offset
-        )
+        written = log.append(batches, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
+        written.start_offset = log.start_offset
         is_fsync_topic = log.config.persistence is Persistence.FSYNC
         if (acks is Acks.ALL or is_fsync_topic) and isinstance(log, Log) and log.durable_offset <= written.last_offset:
             written.safe = self._flusher.durable(log, written.last_offset + 1)
-            written.safe.add_done_callback(self._synced)
-            if not is_fsync_topic:
+            if is_fsync_topic:
+                written.safe.add_done_callback(self._synced)  # only then it is visible
+            else:
                 self.wake()
         elif self._waiting:
             self.wake()
@@ -240,7 +226,11 @@ class Partition:
         """Return whole batches from the one that contains `offset` on, at least one if any is visible."""
         if self.role is not Role.LEADER:
             self.check_leads()
-        log, high_watermark, last_stable_offset = self.log, self.high_watermark, self.last_stable_offset
+        log = self.log
+        high_watermark = last_stable_offset = self.high_watermark
+        first_open = log.producers.first_open_offset
+        if first_open is not None and first_open < high_watermark:
+            last_stable_offset = first_open
         if view is View.COMMITTED:
             end_offset = last_stable_offset
         else:

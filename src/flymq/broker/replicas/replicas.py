@@ -18,7 +18,7 @@ from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
-from flymq.model.errors import FlyMQError, NotLeader
+from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
@@ -47,7 +47,7 @@ class Replicas:
         self._clock = clock
         self._threads = threads
         self._tasks = tasks
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_topic: dict[UUID, dict[int, Partition]] = {}
         self._working: dict[UUID, asyncio.Task[None]] = {}
         self._failures: dict[UUID, FlyMQError] = {}
@@ -69,14 +69,14 @@ class Replicas:
     def find(self, name: TopicPartition) -> Partition | None:
         return self._partitions.get(name)
 
-    def get(self, name: TopicPartition) -> Partition:
-        """Return the partition, or raise an error if it is not on this broker."""
+    def get(self, name: tuple[str, int]) -> Partition:
+        """Return the partition, or raise an error if it is not here. Also accepts a plain tuple, which is cheaper."""
         partition = self._partitions.get(name)
         if partition is None:
             raise self._why_missing(name)
         return partition
 
-    def _why_missing(self, name: TopicPartition) -> FlyMQError:
+    def _why_missing(self, name: tuple[str, int]) -> FlyMQError:
         try:
             topic = self._image.get(name[0])
             leader = topic.state(name[1]).leader
@@ -111,7 +111,7 @@ class Replicas:
                 state = topic.partitions[number]
                 if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
                     recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
-        if failures:  # what was opened is known by now, so that it can be closed cleanly
+        if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
         for topic in self._image:  # changes while logs were opened
@@ -120,6 +120,8 @@ class Replicas:
 
     async def settled(self, topic_id: UUID) -> None:
         """Return when the replicas of a topic match the image; raise the error if one could not be opened."""
+        if not self._working and not self._failures:  # nearly always; see `is_settling`
+            return
         while (task := self._working.get(topic_id)) is not None:
             await asyncio.wait([task])
         if (failure := self._failures.get(topic_id)) is not None:
@@ -127,8 +129,9 @@ class Replicas:
                 del self._failures[topic_id]
             raise failure
 
-    def is_settling(self, topic_id: UUID) -> bool:
-        return topic_id in self._working
+    def is_settling(self, topic: Topic) -> bool:
+        # Called for every produced batch: there is rarely any work, and the hash of a UUID is Python code.
+        return bool(self._working) and topic.topic_id in self._working
 
     def _changed(self, change: TopicChange) -> None:
         before, after = change.before, change.after
@@ -137,7 +140,7 @@ class Replicas:
         if after is None:
             return
         self._assign_roles(after)
-        self._failures.pop(after.topic_id, None)  # what is missing is tried again
+        self._failures.pop(after.topic_id, None)  # missing partitions are retried
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 
@@ -151,7 +154,7 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
-        self._failures.pop(topic_id, None)  # of an attempt before
+        self._failures.pop(topic_id, None)  # of an earlier attempt
         while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
             try:
                 logs = await self._open(topic)
@@ -243,6 +246,11 @@ class Replicas:
         if self._flusher.has_failed:
             return
         for partition in self:
-            partition.log.close()
+            try:
+                partition.log.close()
+            except FsyncFailed:
+                raise
+            except StorageError as error:  # a full disk, say: this one is recovered at the next start, the others not
+                logger.error("%s was not closed cleanly: %s", partition.name, error)
         self._partitions.clear()
         self._by_topic.clear()

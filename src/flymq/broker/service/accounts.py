@@ -23,7 +23,7 @@ class Accounts:
 
     def produced(self, caller: Caller, size: int) -> int:
         """Count a produce request; return the throttle time in milliseconds."""
-        return self._charge(self._produce_quota, caller, size)
+        return self._charge(self._produce_quota, caller, size) if self._produce_quota.is_set else 0
 
     def wrote(self, caller: Caller, topic: str, records: int, size: int) -> None:
         self.traffic.wrote(caller.protocol, topic, records, size)

@@ -45,11 +45,8 @@ class ClientQuota:
     def __init__(self, bytes_per_s: int, *, clients_max: int = 10_000) -> None:
         self._bytes_per_s = bytes_per_s
         self._clients_max = clients_max
+        self.is_set = bytes_per_s > 0
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
-
-    @property
-    def is_set(self) -> bool:
-        return self._bytes_per_s > 0
 
     def throttle_ms(self, client: str, now_s: float, size: int) -> int:
         """Charge `client` for `size` bytes, and return its throttle time."""

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from flymq.broker.admin import Admin
 from flymq.broker.coordinators.producer_ids import derive_producer_id as derive_producer_id
 from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.prompt_future import PromptFuture as PromptFuture
 from flymq.broker.replicas.fetching import FetchFrom as FetchFrom
 from flymq.broker.replicas.fetching import FetchQuery as FetchQuery
 from flymq.broker.replicas.fetching import WaitingFetch as WaitingFetch
-from flymq.broker.replicas.partition import NO_EPOCH, Partition, Written
+from flymq.broker.replicas.partition import NO_EPOCH, Partition
 from flymq.broker.replicas.partition import PartitionRead as PartitionRead
 from flymq.broker.replicas.partition import Slice as Slice
 from flymq.broker.replicas.partition import View as View
+from flymq.broker.replicas.partition import Written as Written
 from flymq.broker.replicas.replicas import Replicas
-from flymq.broker.safety import all_decided
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.cluster.image import Image, Topic
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks, Isolation
-from flymq.model.errors import BrokerUnavailable, FlyMQError, OffsetOutOfRange, RecordNotFound
+from flymq.model.errors import BrokerUnavailable, FlyMQError, InternalError, OffsetOutOfRange, RecordNotFound
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import Buffer
@@ -52,20 +54,43 @@ class FetchLimits:
     bytes_max: int = 50 << 20
 
 
-class ProducePart(NamedTuple):
-    """Batches for one partition."""
+ProducePart = tuple[str, int, Buffer]
+"""Topic, partition and batches. A plain tuple: one is made per batch, and a named tuple costs much more."""
 
-    name: TopicPartition
-    batches: Buffer
+PartProduced = Written | FlyMQError
+"""The result for one partition. Each partition succeeds or fails on its own."""
 
 
-@dataclass(slots=True)
-class PartProduced:
-    """The result for one partition. Each partition succeeds or fails on its own."""
+class Decision(PromptFuture[None]):
+    """Done when each part of a produce request is acknowledged or has an error."""
 
-    name: TopicPartition
-    written: Written | None = None
-    error: FlyMQError | None = None
+    __slots__ = ("_fail", "_left", "_parts", "_unsafe")
+
+    def __init__(
+        self,
+        parts: list[PartProduced],
+        unsafe: Sequence[tuple[int, asyncio.Future[None]]],
+        fail: Callable[[FlyMQError], None],
+    ) -> None:
+        """`unsafe`: positions in `parts`, and what each of them waits for."""
+        super().__init__()
+        self._parts = parts
+        self._unsafe = unsafe
+        self._fail = fail
+        self._left = len(unsafe)
+        for _, safe in unsafe:
+            safe.add_done_callback(self._one_is_done)
+
+    def _one_is_done(self, _: asyncio.Future[None]) -> None:
+        self._left -= 1
+        if self._left:
+            return
+        for at, safe in self._unsafe:
+            error = BrokerUnavailable("the broker is stopping") if safe.cancelled() else safe.exception()
+            if error is not None:
+                self._parts[at] = failure = error if isinstance(error, FlyMQError) else InternalError()
+                self._fail(failure)
+        self.set_result(None)
 
 
 @dataclass(slots=True)
@@ -73,8 +98,9 @@ class Produced:
     """The result of a produce request. `parts` are final once `decided` is done; None: they are already."""
 
     parts: list[PartProduced]
+    """In the order of the request."""
     throttle_ms: int = 0
-    decided: asyncio.Future[None] | None = None
+    decided: Decision | None = None
 
 
 @dataclass(slots=True)
@@ -137,6 +163,7 @@ class Records:
         self._transactions = transactions
         self._gate = gate
         self._accounts = accounts
+        self._traffic = accounts.traffic
         self._clock = clock
         self._limits = limits
         self._next_partition: dict[str, int] = {}
@@ -153,67 +180,44 @@ class Records:
     ) -> Produced:
         """Append batches to existing topics."""
         produced: list[PartProduced] = []
-        unsafe: list[tuple[PartProduced, asyncio.Future[None]]] = []
+        unsafe: list[tuple[int, asyncio.Future[None]]] = []
         size = 0
-        for name, batches in parts:
-            size += len(batches)
-            part = PartProduced(name)
+        for topic, number, batches in parts:
+            length = len(batches)
+            size += length
             try:
-                self._gate.check_write(caller, name[0])
-                partition = self._replicas.get(name)
+                self._gate.check_write(caller, topic)
+                partition = self._replicas.get((topic, number))
                 if not transactional_id:
                     written = partition.append(batches, acks)
                 else:
                     written = self._transactions.produce(transactional_id, partition, batches, acks)
             except FlyMQError as error:
                 self._accounts.failed(caller, error)
-                part.error = error
+                produced.append(error)
             else:
-                part.written = written
                 if not written.repeated:
-                    self._accounts.wrote(caller, name[0], written.count, len(batches))
+                    self._traffic.wrote(caller.protocol, topic, written.count, length)
                 if written.safe is not None:
-                    unsafe.append((part, written.safe))
-            produced.append(part)
+                    unsafe.append((len(produced), written.safe))
+                produced.append(written)
         throttle_ms = self._accounts.produced(caller, size)
         if not unsafe:
             return Produced(produced, throttle_ms)
-        return Produced(produced, throttle_ms, self._decide(caller, unsafe))
-
-    def _decide(
-        self, caller: Caller, unsafe: Sequence[tuple[PartProduced, asyncio.Future[None]]]
-    ) -> asyncio.Future[None]:
-        """Return a future that is done when each part is acknowledged or has an error."""
-
-        def finish(decided: asyncio.Future[None]) -> None:
-            if decided.cancelled():  # the client has disconnected
-                return
-            for part, safe in unsafe:
-                error = BrokerUnavailable("the broker is stopping") if safe.cancelled() else safe.exception()
-                if isinstance(error, FlyMQError):
-                    self._accounts.failed(caller, error)
-                    part.error, part.written = error, None
-
-        decided = all_decided([safe for _, safe in unsafe])
-        decided.add_done_callback(finish)
-        return decided
+        return Produced(produced, throttle_ms, Decision(produced, unsafe, partial(self._accounts.failed, caller)))
 
     def check_writable(self, caller: Caller, topic: str) -> None:
         """Raise an error if the caller may not produce to the topic, before anything is read or created for it."""
         self._gate.check_write(caller, topic)
 
-    def missing_topics(self, names: Iterable[str]) -> list[str]:
-        """Return the topics that must be created or opened before a produce to them can succeed."""
-        found = []
-        for name in dict.fromkeys(names):
-            topic = self._image.find(name)
-            if self._admin.may_create(name) if topic is None else self._replicas.is_settling(topic.topic_id):
-                found.append(name)
-        return found
+    def is_missing(self, name: str) -> bool:
+        """Whether a topic must be created or opened before a produce to it can succeed."""
+        topic = self._image.find(name)
+        return self._admin.may_create(name) if topic is None else self._replicas.is_settling(topic)
 
-    async def create_topics(self, caller: Caller, names: Iterable[str]) -> None:
+    async def create_missing(self, caller: Caller, names: Iterable[str]) -> None:
         """Create topics on first use. Errors are reported later, for each partition of the produce."""
-        for name in names:
+        for name in filter(self.is_missing, dict.fromkeys(names)):
             with suppress(FlyMQError):
                 self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
                 await self._admin.get_or_create(name)
@@ -226,10 +230,17 @@ class Records:
         found = self._image.get(topic)
         number = self.choose_partition(found, record.key) if partition == ANY_PARTITION else partition
         timestamp_ms = self._clock.now_ms() if record.timestamp_ms < 0 else record.timestamp_ms
-        batch = encode_batch([(_copy(record.key), _copy(record.value), _copy_headers(record.headers), timestamp_ms)])
+        key, value, headers = record.key, record.value, record.headers
+        copied = (
+            None if key is None else bytes(key),
+            None if value is None else bytes(value),
+            _copy_headers(headers) if headers else (),
+            timestamp_ms,
+        )
+        batch = encode_batch([copied])
         name = TopicPartition(topic, number)
         written = self._replicas.get(name).append(batch, acks)
-        self._accounts.wrote(caller, topic, 1, len(batch))
+        self._traffic.wrote(caller.protocol, topic, 1, len(batch))
         throttle_ms = self._accounts.produced(caller, len(batch))
         if written.append_time_ms >= 0:
             timestamp_ms = written.append_time_ms
@@ -252,26 +263,35 @@ class Records:
     def fetch(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
         """Read several partitions, now or when enough is available. The limits of the broker apply."""
         self._check_query(caller, query)
-
-        def answer(reads: list[PartitionRead]) -> Fetched:
+        reads = self._replicas.fetches.read(query)
+        if reads is not None:
             return Fetched(reads, self._accounts.fetched(caller, reads))
+        return self._replicas.fetches.wait(query, partial(self._fetched, caller))
 
-        return self._replicas.fetches.fetch(query, answer)
+    def _fetched(self, caller: Caller, reads: list[PartitionRead]) -> Fetched:
+        return Fetched(reads, self._accounts.fetched(caller, reads))
 
     def fetch_uncounted(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
         """Like `fetch`, for a reader that decodes the records, and counts with `gave` which ones it returns."""
         self._check_query(caller, query)
-        return self._replicas.fetches.fetch(query, Fetched)
+        reads = self._replicas.fetches.read(query)
+        return self._replicas.fetches.wait(query, Fetched) if reads is None else Fetched(reads)
 
     def gave(self, caller: Caller, topic: str, records: int, size: int) -> int:
         """Count returned records; return the throttle time in milliseconds."""
         return self._accounts.gave(caller, topic, records, size)
 
     def _check_query(self, caller: Caller, query: FetchQuery) -> None:
-        query.bytes_max = min(query.bytes_max, self._limits.bytes_max)
-        query.wait_ms_max = min(query.wait_ms_max, self._limits.wait_ms_max)
+        if query.bytes_max > self._limits.bytes_max:
+            query.bytes_max = self._limits.bytes_max
+        if query.wait_ms_max > self._limits.wait_ms_max:
+            query.wait_ms_max = self._limits.wait_ms_max
+        checked = None
         for wanted in query.partitions:
-            self._gate.check_read(caller, wanted.name[0])
+            topic = wanted.name[0]
+            if topic != checked:  # partitions of a topic are adjacent
+                self._gate.check_read(caller, topic)
+                checked = topic
 
     @property
     def may_wait(self) -> bool:
@@ -282,6 +302,10 @@ class Records:
     def wait_ms_max(self) -> int:
         """The maximum wait time of a fetch."""
         return self._limits.wait_ms_max
+
+    def check_topic_readable(self, caller: Caller, topic: str) -> None:
+        """Raise an error if the caller may not fetch from the topic. `fetch` checks it again, for all topics."""
+        self._gate.check_read(caller, topic)
 
     def check_readable(self, caller: Caller, name: TopicPartition, leader_epoch: int = NO_EPOCH) -> None:
         """Raise an error if this broker does not lead the partition with the leader epoch that the client knows."""
@@ -366,9 +390,5 @@ class Records:
         return self._replicas.get(name).delete_before(before_offset)
 
 
-def _copy(data: Buffer | None) -> bytes | None:
-    return None if data is None else bytes(data)
-
-
 def _copy_headers(headers: Sequence[tuple[str, Buffer | None]]) -> list[Header]:
-    return [(name, _copy(value)) for name, value in headers]
+    return [(name, None if value is None else bytes(value)) for name, value in headers]

@@ -172,7 +172,10 @@ class KafkaConnection(Connection):
     # --- respond in order
 
     def _served(self, api: int, began_s: float) -> None:
-        self.shared.requests.observe(self.protocol, _NAMES[api], self.shared.clock.monotonic_s() - began_s)
+        durations = self._durations.get(api)
+        if durations is None:
+            durations = self._durations[api] = self.shared.requests.of(self.protocol, _NAMES[api])
+        durations.observe(self.shared.clock.monotonic_s() - began_s)
 
     def _answer_later(self, head: RequestHead, began_s: float, later: AnswerLater) -> None:
         turn = _Turn()

@@ -80,14 +80,17 @@ def _query(
     service, caller = connection.service, connection.caller
     found: list[FetchFrom] = []
     refused: dict[int, FlyMQError] = {}
+    checked = None
     for at, each in enumerate(opened.wanted):
         part, topic = each.request, each.topic
         try:
             if isinstance(topic, bytes):
                 topic = service.topics.get_by_id(caller, topic).name
+            if topic != checked:  # partitions of a topic are adjacent
+                service.records.check_topic_readable(caller, topic)
+                checked = topic
             name = TopicPartition(topic, part.partition)
-            service.records.check_readable(caller, name, part.current_leader_epoch)
-            found.append(FetchFrom(name, part.fetch_offset, max(0, part.partition_max_bytes)))
+            found.append(FetchFrom(name, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch))
         except FlyMQError as error:
             service.accounts.failed(caller, error)
             refused[at] = error
@@ -118,7 +121,8 @@ def _respond(
         if topic is None:
             topic = topics[wanted.topic] = _topic(wanted.topic)
         topic.partitions.append(_partition(wanted.request.partition, read, opened.isolation))
-    connection.throttle(fetched.throttle_ms)
+    if fetched.throttle_ms:
+        connection.throttle(fetched.throttle_ms)
     session_id = 0 if session is None else session.session_id
     return FetchResponse(fetched.throttle_ms, ErrorCode.NONE, session_id, [*topics.values()])
 

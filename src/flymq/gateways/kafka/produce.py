@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from flymq.broker.service.records import PartProduced, Produced, ProducePart
-from flymq.gateways.connection import AnswerLater, answer_when
+from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.delivery import Acks
-from flymq.model.names import TopicPartition
+from flymq.model.errors import FlyMQError
 from flymq.wire.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -24,41 +24,43 @@ def produce(
     acks = _ACKS.get(request.acks)
     if acks is None:
         return _refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    parts = [
-        ProducePart(TopicPartition(topic.name, part.index), part.records or b"")  # type: ignore[arg-type]
+    parts: list[ProducePart] = [
+        (topic.name, part.index, part.records or b"")  # type: ignore[misc]
         for topic in request.topic_data
         for part in topic.partition_data
     ]
     produced = connection.service.records.produce(
         connection.caller, parts, acks, transactional_id=request.transactional_id or ""
     )
-    connection.throttle(produced.throttle_ms)
+    if produced.throttle_ms:
+        connection.throttle(produced.throttle_ms)
     if acks is Acks.NONE:
-        if any(part.error is not None for part in produced.parts):
+        if any(isinstance(part, FlyMQError) for part in produced.parts):
             connection.close_when_sent()  # the only way to report an error to a client that expects no response
         return None
-    return answer_when(produced.decided, lambda: _respond(request, produced))  # type: ignore[no-any-return]
+    return _respond(request, produced) if produced.decided is None else _when_decided(request, produced)
+
+
+def _when_decided(request: ProduceRequest, produced: Produced) -> AnswerLater:
+    assert produced.decided is not None
+    return AnswerLater(produced.decided, lambda _: _respond(request, produced))
 
 
 def _respond(request: ProduceRequest, produced: Produced) -> ProduceResponse:
     parts = iter(produced.parts)
     return ProduceResponse(
         [
-            TopicProduceResponse(topic.name, [_partition(next(parts)) for _ in topic.partition_data])
+            TopicProduceResponse(topic.name, [_partition(part.index, next(parts)) for part in topic.partition_data])
             for topic in request.topic_data
         ],
         produced.throttle_ms,
     )
 
 
-def _partition(part: PartProduced) -> PartitionProduceResponse:
-    written, number = part.written, part.name.partition
-    if written is None:
-        assert part.error is not None, "a part succeeds or fails"
-        return PartitionProduceResponse(number, code_of(part.error), -1, error_message=part.error.message)
-    return PartitionProduceResponse(
-        number, ErrorCode.NONE, written.base_offset, written.append_time_ms, written.start_offset
-    )
+def _partition(number: int, part: PartProduced) -> PartitionProduceResponse:
+    if isinstance(part, FlyMQError):
+        return PartitionProduceResponse(number, code_of(part), -1, error_message=part.message)
+    return PartitionProduceResponse(number, ErrorCode.NONE, part.base_offset, part.append_time_ms, part.start_offset)
 
 
 def _refuse(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

@@ -128,7 +128,10 @@ class NativeConnection(Connection):
         self.answer_later(later.awaited, answer)
 
     def _served(self, opcode: int, began_s: float) -> None:
-        self.shared.requests.observe(self.protocol, _NAMES[opcode], self.shared.clock.monotonic_s() - began_s)
+        durations = self._durations.get(opcode)
+        if durations is None:
+            durations = self._durations[opcode] = self.shared.requests.of(self.protocol, _NAMES[opcode])
+        durations.observe(self.shared.clock.monotonic_s() - began_s)
 
     def _reply_error(self, error: FlyMQError, request_id: int) -> None:
         self.service.accounts.failed(self.caller, error)

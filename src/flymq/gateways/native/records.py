@@ -11,11 +11,11 @@ from flymq.broker.service.records import (
     FetchQuery,
     NewRecord,
     PartitionRead,
+    PartProduced,
     Produced,
-    ProducePart,
     View,
 )
-from flymq.gateways.connection import AnswerLater, answer_when
+from flymq.gateways.connection import AnswerLater
 from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
 from flymq.model.delivery import Acks
 from flymq.model.errors import FlyMQError
@@ -29,16 +29,16 @@ from flymq.wire.native.messages.fields import Failure
 
 def produce(connection: NativeConnection, request: wire.Produce) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
     """Produce one record: the broker encodes the batch and chooses the partition."""
-    if missing := connection.service.records.missing_topics((request.topic,)):
-        return _create_and_publish(connection, _keep_record(request), missing)
+    if connection.service.records.is_missing(request.topic):
+        return _create_and_publish(connection, _keep_record(request))
     if request.acks is not Acks.NONE:
         return _publish(connection, request)
     _publish_unanswered(connection, request)
     return None
 
 
-async def _create_and_publish(connection: NativeConnection, request: wire.Produce, missing: list[str]) -> Answer:
-    await connection.service.records.create_topics(connection.caller, missing)
+async def _create_and_publish(connection: NativeConnection, request: wire.Produce) -> Answer:
+    await connection.service.records.create_missing(connection.caller, (request.topic,))
     if request.acks is Acks.NONE:
         _publish_unanswered(connection, request)
         return None
@@ -59,7 +59,8 @@ def _publish(connection: NativeConnection, request: wire.Produce) -> wire.Produc
     published, safe = connection.service.records.publish(
         connection.caller, request.topic, record, request.acks, partition=request.partition
     )
-    connection.throttle(published.throttle_ms)
+    if published.throttle_ms:
+        connection.throttle(published.throttle_ms)
     answer = wire.ProduceAnswer(
         topic=request.topic,
         partition=published.name.partition,
@@ -81,12 +82,14 @@ def produce_batch(
     connection: NativeConnection, request: wire.ProduceBatch
 ) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
     """Produce encoded batches for several partitions; each succeeds or fails on its own."""
-    if missing := connection.service.records.missing_topics([part.topic for part in request.partitions]):
-        return _create_and_produce(connection, _keep_batches(request), missing)
+    is_missing = connection.service.records.is_missing
+    for part in request.partitions:
+        if is_missing(part.topic):
+            return _create_and_produce(connection, _keep_batches(request))
     produced = _produce(connection, request)
     if request.acks is Acks.NONE:
         return None
-    return answer_when(produced.decided, lambda: _produce_answer(produced))  # type: ignore[no-any-return]
+    return _produce_answer(request, produced) if produced.decided is None else _when_decided(request, produced)
 
 
 def _keep_batches(request: wire.ProduceBatch) -> wire.ProduceBatch:
@@ -96,37 +99,43 @@ def _keep_batches(request: wire.ProduceBatch) -> wire.ProduceBatch:
     return request
 
 
-async def _create_and_produce(connection: NativeConnection, request: wire.ProduceBatch, missing: list[str]) -> Answer:
-    await connection.service.records.create_topics(connection.caller, missing)
+async def _create_and_produce(connection: NativeConnection, request: wire.ProduceBatch) -> Answer:
+    await connection.service.records.create_missing(connection.caller, [part.topic for part in request.partitions])
     produced = _produce(connection, request)
     if request.acks is Acks.NONE:
         return None
     if produced.decided is not None:
         await produced.decided
-    return _produce_answer(produced)
+    return _produce_answer(request, produced)
 
 
 def _produce(connection: NativeConnection, request: wire.ProduceBatch) -> Produced:
-    parts = [ProducePart(TopicPartition(part.topic, part.partition), part.batches) for part in request.partitions]
     produced = connection.service.records.produce(
-        connection.caller, parts, request.acks, transactional_id=request.transactional_id
+        connection.caller,
+        [(part.topic, part.partition, part.batches) for part in request.partitions],
+        request.acks,
+        transactional_id=request.transactional_id,
     )
-    connection.throttle(produced.throttle_ms)
+    if produced.throttle_ms:
+        connection.throttle(produced.throttle_ms)
     return produced
 
 
-def _produce_answer(produced: Produced) -> wire.ProduceBatchAnswer:
-    parts = []
-    for part in produced.parts:
-        topic, number = part.name
-        if (written := part.written) is not None:
-            parts.append(
-                wire.PartitionAppended(topic, number, written.base_offset, written.append_time_ms, written.start_offset)
-            )
-        else:
-            assert part.error is not None, "a part succeeds or fails"
-            parts.append(wire.PartitionAppended(topic, number, error=Failure.of(part.error)))
-    return wire.ProduceBatchAnswer(partitions=parts)
+def _when_decided(request: wire.ProduceBatch, produced: Produced) -> AnswerLater:
+    assert produced.decided is not None
+    return AnswerLater(produced.decided, lambda _: _produce_answer(request, produced))
+
+
+def _produce_answer(request: wire.ProduceBatch, produced: Produced) -> wire.ProduceBatchAnswer:
+    return wire.ProduceBatchAnswer(partitions=[*map(_appended, request.partitions, produced.parts)])
+
+
+def _appended(asked: wire.PartitionBatches, part: PartProduced) -> wire.PartitionAppended:
+    if isinstance(part, FlyMQError):
+        return wire.PartitionAppended(asked.topic, asked.partition, error=Failure.of(part))
+    return wire.PartitionAppended(
+        asked.topic, asked.partition, part.base_offset, part.append_time_ms, part.start_offset
+    )
 
 
 # --- read -----------------------------------------------------------------------------------------------------------
@@ -168,7 +177,8 @@ def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerL
 def _fetch_frame(connection: NativeConnection, request_id: int, fetched: Fetched) -> Pieces:
     """Return the response in pieces, with slices of the logs between them."""
     reads = fetched.reads
-    connection.throttle(fetched.throttle_ms)
+    if fetched.throttle_ms:
+        connection.throttle(fetched.throttle_ms)
     answer = wire.FetchAnswer(id=request_id, partitions=[fetched_partition(read) for read in reads])
     return interleave(encode_around(answer, [read.length for read in reads]), reads)
 

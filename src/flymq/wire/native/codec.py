@@ -19,7 +19,7 @@ from flymq.model.errors import (
 from flymq.wire.native.framing import HEADER, HEADER_SIZE, MAGIC, VERSION
 from flymq.wire.native.messages.fields import U32, Failure, Message
 from flymq.wire.native.messages.session import ErrorAnswer
-from flymq.wire.native.opcodes import Opcode, answer_to
+from flymq.wire.native.opcodes import ANSWER_BIT, Opcode, answer_to
 from flymq.wire.native.operations import OPCODE_OF, OPERATIONS, UNASKED
 
 _ENCODER = Encoder()
@@ -52,7 +52,7 @@ def encode_request(request: Message) -> bytearray:
 
 def encode_answer(opcode: int, answer: Message) -> bytearray:
     """Return the response frame for a request with this opcode."""
-    return encode_frame(answer_to(opcode), answer)
+    return encode_frame(opcode | ANSWER_BIT, answer)
 
 
 def encode_error(error: FlyMQError, request_id: int = 0) -> bytearray:

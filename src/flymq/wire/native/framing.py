@@ -48,7 +48,8 @@ class FrameCutter(StreamCutter[Frame]):
         return int(length)
 
     def frame(self, buffer: memoryview, start: int, end: int) -> Frame:
-        return Frame(buffer[start + _OPCODE_AT], buffer[start + HEADER_SIZE : end])
+        # On the hot path: half the cost of `Frame(…)`.
+        return tuple.__new__(Frame, (buffer[start + _OPCODE_AT], buffer[start + HEADER_SIZE : end]))
 
     def check_head(self, head: bytes) -> None:
         version = head[1] if len(head) > 1 else VERSION

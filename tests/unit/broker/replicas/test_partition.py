@@ -214,9 +214,8 @@ async def test_a_client_with_an_old_leader_epoch_is_fenced_and_one_with_a_later_
 def waiting(replica: Replica, view: View = View.COMMITTED) -> WaitingFetch[list[PartitionRead]]:
     fetches = Fetches(lambda name: replica.partition)
     query = FetchQuery([FetchFrom(NAME, replica.log.end_offset, 1 << 20)], wait_ms_max=60_000, view=view)
-    found = fetches.fetch(query, lambda reads: reads)
-    assert isinstance(found, WaitingFetch)
-    return found
+    assert fetches.read(query) is None, "there is nothing to read yet"
+    return fetches.wait(query, lambda reads: reads)
 
 
 async def test_a_reader_that_waits_learns_at_once_that_another_broker_leads(disk_topic: Replica) -> None:

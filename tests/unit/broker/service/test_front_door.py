@@ -15,7 +15,7 @@ from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
-from flymq.broker.service.records import NewRecord, ProducePart, Records
+from flymq.broker.service.records import NewRecord, Records
 from flymq.broker.service.service import Service
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions
@@ -29,7 +29,6 @@ CALLER = Caller("test")
 VERBS = (Topics, Records, Groups, Transactions, Members)
 WITHOUT_CALLER = {
     # what the service's own parts ask each other
-    "Records.topic_deleted",
     "Records.choose_partition",
     "Groups.subscribed",
     "Groups.to_values",
@@ -37,9 +36,12 @@ WITHOUT_CALLER = {
     "Groups.stop_listening",
     "Members.renamed",
     "Members.drop",
-    # `missing_topics` names what `create_topics` is then asked for, and a member knows its caller
-    "Records.missing_topics",
+    # `is_missing` tells what `create_missing` is then asked for, and a member knows its caller
+    "Records.is_missing",
     "Members.get",
+    # called by the image, not by a client
+    "Records.topic_deleted",
+    "Members.topic_deleted",
 }
 
 
@@ -94,9 +96,9 @@ def a_batch() -> bytes:
 
 
 async def produce(node: Broker, name: TopicPartition) -> None:
-    (part,) = node.service.records.produce(CALLER, [ProducePart(name, a_batch())], Acks.ALL).parts
-    assert part.written is None and part.error is not None
-    raise part.error
+    (part,) = node.service.records.produce(CALLER, [(*name, a_batch())], Acks.ALL).parts
+    assert isinstance(part, FlyMQError)
+    raise part
 
 
 async def publish(node: Broker, name: TopicPartition) -> None:
@@ -113,10 +115,10 @@ async def produce_in_transaction(node: Broker, name: TopicPartition) -> None:
         base_sequence=0,
         transactional=True,
     )
-    produced = node.service.records.produce(CALLER, [ProducePart(name, batch)], Acks.ALL, transactional_id="pay")
+    produced = node.service.records.produce(CALLER, [(*name, batch)], Acks.ALL, transactional_id="pay")
     (part,) = produced.parts
-    assert part.written is None and part.error is not None
-    raise part.error
+    assert isinstance(part, FlyMQError)
+    raise part
 
 
 async def add_to_transaction(node: Broker, name: TopicPartition) -> None:
@@ -192,8 +194,8 @@ def test_topics_that_are_created_on_first_use_are_never_internal() -> None:
     async def live() -> None:
         world = World(quick_disk=True)
         node = await world.start()
-        await node.service.records.create_topics(CALLER, ["__new"])
-        assert "__new" not in node.image and node.service.records.missing_topics(["__new"]) == []
+        await node.service.records.create_missing(CALLER, ["__new"])
+        assert "__new" not in node.image and not node.service.records.is_missing("__new")
         await world.close()
 
     run(live())

@@ -10,7 +10,7 @@ from tests.unit.broker.world import World
 from flymq.broker.broker import Broker
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.members import PartTaken
-from flymq.broker.service.records import Fetched, FetchFrom, FetchQuery, NewRecord, ProducePart
+from flymq.broker.service.records import Fetched, FetchFrom, FetchQuery, NewRecord
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.names import TopicPartition
@@ -24,7 +24,7 @@ Verb = Callable[[Broker, Caller], Awaitable[int]]
 
 async def produce(node: Broker, caller: Caller) -> int:
     batch = encode_batch([(None, bytes(5 * QUOTA))])
-    return node.service.records.produce(caller, [ProducePart(ORDERS, batch)], Acks.LEADER).throttle_ms
+    return node.service.records.produce(caller, [(*ORDERS, batch)], Acks.LEADER).throttle_ms
 
 
 async def publish(node: Broker, caller: Caller) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.service.records import Produced, ProducePart
+from flymq.broker.service.records import Produced
 from flymq.broker.service.topics import Topic
 from flymq.gateways.rest.handlers.idempotency import Repeatable
 from flymq.gateways.rest.handlers.record_values import to_bytes, to_headers
@@ -35,7 +35,6 @@ from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks
 from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest
-from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -162,7 +161,7 @@ class _Writing:
         for produced, places in self._undecided:
             assert produced.decided is not None, "only unacknowledged parts are kept"
             await produced.decided
-            if (error := produced.parts[0].error) is not None:
+            if isinstance(error := produced.parts[0], FlyMQError):
                 self._fail(places, error)
         if self._throttle_ms:
             await asyncio.sleep(self._throttle_ms / 1000)
@@ -200,17 +199,15 @@ class _Writing:
         except FlyMQError as error:
             self._refuse(places, error)
             return
-        part = ProducePart(TopicPartition(self._topic.name, number), batch)
-        produced = self._records.produce(self._call.caller, [part], self._acks)
+        produced = self._records.produce(self._call.caller, [(self._topic.name, number, batch)], self._acks)
         self._throttle_ms = max(self._throttle_ms, produced.throttle_ms)
         (outcome,) = produced.parts
-        if outcome.error is not None:
-            self._fail(places, outcome.error)
+        if isinstance(outcome, FlyMQError):
+            self._fail(places, outcome)
             return
-        assert outcome.written is not None, "a part succeeds or fails"
-        self._is_news |= not outcome.written.repeated
+        self._is_news |= not outcome.repeated
         results = self._results
-        for offset, place in enumerate(places, outcome.written.base_offset):
+        for offset, place in enumerate(places, outcome.base_offset):
             results[place] = RecordResult(number, offset)
         if produced.decided is not None:
             self._undecided.append((produced, places))
@@ -222,7 +219,7 @@ class _Writing:
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
     def _refuse(self, places: Iterable[int], error: FlyMQError) -> None:
-        """Fail records that the service was never asked to write, which counts the others."""
+        """Fail records that were not passed to the service, which counts the errors of the others."""
         self._call.service.accounts.failed(self._call.caller, error)
         self._fail(places, error)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -93,8 +93,7 @@ def build_app(rest: Rest) -> ASGIApp:
     by_path: dict[str, dict[str, _Served]] = {}
     for operation in rest.operations:
         by_path.setdefault(operation.path, {})[operation.method] = _Served(rest, operation)
-    routes = [Route(path, _may_be_packed(_Resource(served)), methods=None) for path, served in by_path.items()]
-    app = keep_slashes(Router(routes, redirect_slashes=False, default=_not_found))
+    app = keep_slashes(_Resources({path: _Resource(served) for path, served in by_path.items()}))
     if rest.settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -111,6 +110,27 @@ def _may_be_packed(resource: _Resource) -> ASGIApp:
     if resource.is_hot:
         return resource
     return GZipMiddleware(resource, minimum_size=_COMPRESSED_BYTES_MIN, compresslevel=_COMPRESSION_LEVEL)
+
+
+class _Resources:
+    """Finds the resource of a path.
+
+    A router tries one route after the other, at 2 µs each. So paths without names in them are looked up, and those of
+    the hot path are tried first. No two paths of the API match the same request, so the order changes nothing else.
+    """
+
+    def __init__(self, resources: Mapping[str, _Resource]) -> None:
+        self._by_path: dict[str, ASGIApp] = {}
+        routes = []
+        for path, resource in sorted(resources.items(), key=lambda item: not item[1].is_hot):
+            if "{" in path:
+                routes.append(Route(path, _may_be_packed(resource), methods=None))
+            else:
+                self._by_path[path] = _may_be_packed(resource)
+        self._router = Router(routes, redirect_slashes=False, default=_not_found)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._by_path.get(scope["path"], self._router)(scope, receive, send)
 
 
 class _Resource:
@@ -179,7 +199,8 @@ class _Served:
         )
         if operation.needs_broker and rest.service is None:
             raise BrokerStarting
-        caller = Caller(PROTOCOL, request.client.host if request.client else "")
+        client = request.scope["client"]
+        caller = Caller(PROTOCOL, client[0] if client else "")
         if operation.needs_login and rest.service is not None:
             caller.principal = await rest.login.principal(rest.service.access, request)
         call = Call(rest, request, caller, names_in(request.scope), headers)
