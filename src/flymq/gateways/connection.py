@@ -21,7 +21,7 @@ from flymq.model.histogram import Histogram
 from flymq.wire.framing import SCRATCH_BYTES
 
 Awaited = asyncio.Future[Any] | PromptFuture[Any]
-"""What an answer waits for."""
+"""What a response waits for."""
 
 
 class AnswerLater(NamedTuple):
@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_draining = False
         self._throttled_until_s = 0.0
-        self._durations: dict[int, Histogram] = {}  # by opcode: found once for each connection, not for each request
+        self._durations: dict[int, Histogram] = {}  # by opcode: looked up once per connection, not per request
         self._is_paused = False
         self._ends_when_sent = False
 

@@ -156,7 +156,7 @@ class Listener:
             del self._per_ip[ip]
 
     def check_tls(self, arriving: _FirstBytes, *, is_encrypted: bool) -> None:
-        """End a connection without TLS where that is required, before it can say anything."""
+        """Close a connection without TLS, if TLS is required, before it is served."""
         if self._limits.needs_tls and not is_encrypted:
             self.refused += 1
             logger.warning("refused a connection from %s: it does not use TLS, which is required", arriving.ip)

@@ -26,7 +26,7 @@ Buffer = bytes | bytearray | memoryview
 
 ASIDE_SUFFIX = ".tmp"
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
-"""Permissions: what a broker stores is for its own user alone."""
+"""Permissions: only the user of the broker can access its data."""
 _PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
 _REMOVALS_MAX = 100
 

@@ -309,7 +309,7 @@ class Groups:
             try:
                 self._follow_topic(group, topic)
             except StorageError as error:
-                logger.error("the group %s cannot follow a change of the topic %s: %s", group.name, topic, error)
+                logger.error("cannot update the group %s after a change of the topic %s: %s", group.name, topic, error)
 
     def _follow_topic(self, group: AnyGroup, topic: str) -> None:
         if topic not in self._image:

@@ -161,7 +161,7 @@ class StateLog(Generic[T]):
             offset = await self._threads.run(lambda found=found: replay(found, table, belongs, unreadable))  # type: ignore[misc]
         if unreadable:
             await self._threads.run(lambda: self._set_aside.report(partition.name, unreadable))
-        # No await from here on: a table is served only by who leads now.
+        # No await from here on: only the current leader serves the table.
         if not partition.leads or partition.leader_epoch != epoch:
             return None
         self._tables[number] = table

@@ -116,7 +116,7 @@ class Transactions:
         await self._settle(name for name, value in table if value.state.is_ending)
 
     def _resigned(self, number: int, table: TransactionTable) -> None:
-        """Another broker coordinates these transactions now, and sees through what was being ended."""
+        """Another broker coordinates these transactions now, and completes those that were ending."""
         error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for name, _ in table:
             self._open_until_s.pop(name, None)
@@ -354,7 +354,7 @@ class Transactions:
         return ended
 
     async def _run_end(self, name: str, ended: asyncio.Future[TransactionValue]) -> None:
-        """End it here; `ended` is done before that when this broker resigns, and then the end is no longer its own."""
+        """Complete the end. If this broker resigns meanwhile, `ended` fails, and another broker completes it."""
         if ended.done():
             return
         value = self._get(name)
@@ -489,4 +489,4 @@ class Transactions:
 def _fail(ended: asyncio.Future[TransactionValue], error: FlyMQError) -> None:
     if not ended.done():
         ended.set_exception(error)
-        ended.exception()  # retrieved: nobody may be waiting
+        ended.exception()  # mark the exception as retrieved: nobody may be waiting

@@ -22,7 +22,7 @@ class FetchFrom:
     offset: int
     bytes_max: int
     leader_epoch: int = NO_EPOCH
-    """What the reader takes for the current one; the read fails if another is."""
+    """The leader epoch that the reader knows; the read fails if it is not the current one."""
 
 
 @dataclass(slots=True)
@@ -50,14 +50,14 @@ class Fetches:
         self._may_wait = True
 
     def read(self, query: FetchQuery) -> list[PartitionRead] | None:
-        """Read what is there; None when that is too little and the reader should `wait`."""
+        """Read what is available; None if that is not enough and the reader should `wait`."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return reads
         return None
 
     def wait(self, query: FetchQuery, answer: Answer[R]) -> WaitingFetch[R]:
-        """Wait for more than there is now."""
+        """Wait for more than is available now."""
         waiting = WaitingFetch(self._find, query, answer)
         self._waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
@@ -91,7 +91,7 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
             read = PartitionRead(wanted.name, error=error)
         if read.slice is not None:
             if left < query.bytes_max and read.slice.length > left:
-                read.slice = None  # at least one batch is read; but not from every partition when the answer is full
+                read.slice = None  # at least one batch is read, but not from every partition when the response is full
             else:
                 left -= read.slice.length
         reads.append(read)
@@ -108,7 +108,7 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
 
 
 class WaitingFetch(PromptFuture[R]):
-    """One fetch that waits: for records, or for its time to be over."""
+    """One waiting fetch: for enough records, or for its timeout."""
 
     __slots__ = ("_answer", "_find", "_loop", "_query", "_timer", "_trying")
 

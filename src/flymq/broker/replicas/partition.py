@@ -62,8 +62,8 @@ class View(Enum):
 
 
 Written = Appended
-"""Batches in the log of a partition, and when they are as safe as was asked for. What the log returns, with `safe` and
-`start_offset` filled in: a second object for each batch would cost as much as a tenth of an append."""
+"""Appended batches, and when they are acknowledged. The result of the log, with `safe` and `start_offset` set: a second
+object per batch would cost a tenth of an append."""
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class Partition:
         if (acks is Acks.ALL or is_fsync_topic) and isinstance(log, Log) and log.durable_offset <= written.last_offset:
             written.safe = self._flusher.durable(log, written.last_offset + 1)
             if is_fsync_topic:
-                written.safe.add_done_callback(self._synced)  # only then it can be read
+                written.safe.add_done_callback(self._synced)  # only then it is visible
             else:
                 self.wake()
         elif self._waiting:

@@ -70,7 +70,7 @@ class Replicas:
         return self._partitions.get(name)
 
     def get(self, name: tuple[str, int]) -> Partition:
-        """Return the partition, or raise why it is not here. Takes a plain tuple, which is cheaper, as well."""
+        """Return the partition, or raise an error if it is not here. Also accepts a plain tuple, which is cheaper."""
         partition = self._partitions.get(name)
         if partition is None:
             raise self._why_missing(name)
@@ -111,7 +111,7 @@ class Replicas:
                 state = topic.partitions[number]
                 if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
                     recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
-        if failures:  # what was opened is known by now, so that it can be closed cleanly
+        if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
         for topic in self._image:  # changes while logs were opened
@@ -119,7 +119,7 @@ class Replicas:
         return recovered
 
     async def settled(self, topic_id: UUID) -> None:
-        """Return when the replicas of a topic are as the image has them; raise what kept one from being opened."""
+        """Return when the replicas of a topic match the image; raise the error if one could not be opened."""
         if not self._working and not self._failures:  # nearly always; see `is_settling`
             return
         while (task := self._working.get(topic_id)) is not None:
@@ -130,7 +130,7 @@ class Replicas:
             raise failure
 
     def is_settling(self, topic: Topic) -> bool:
-        # Asked for every produced batch: nearly always there is no work at all, and a UUID's hash is Python code.
+        # Called for every produced batch: there is rarely any work, and the hash of a UUID is Python code.
         return bool(self._working) and topic.topic_id in self._working
 
     def _changed(self, change: TopicChange) -> None:
@@ -140,7 +140,7 @@ class Replicas:
         if after is None:
             return
         self._assign_roles(after)
-        self._failures.pop(after.topic_id, None)  # what is missing is tried again
+        self._failures.pop(after.topic_id, None)  # missing partitions are retried
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 
@@ -154,7 +154,7 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
-        self._failures.pop(topic_id, None)  # of an attempt before
+        self._failures.pop(topic_id, None)  # of an earlier attempt
         while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
             try:
                 logs = await self._open(topic)

@@ -22,7 +22,7 @@ class Accounts:
         self.requests = Requests()
 
     def produced(self, caller: Caller, size: int) -> int:
-        """Charge a produce request; return for how many milliseconds the client must be throttled."""
+        """Count a produce request; return the throttle time in milliseconds."""
         return self._charge(self._produce_quota, caller, size) if self._produce_quota.is_set else 0
 
     def wrote(self, caller: Caller, topic: str, records: int, size: int) -> None:

@@ -55,14 +55,14 @@ class FetchLimits:
 
 
 ProducePart = tuple[str, int, Buffer]
-"""Topic, partition, and batches for it. A plain tuple: one is made for every batch, and a named one costs much more."""
+"""Topic, partition and batches. A plain tuple: one is made per batch, and a named tuple costs much more."""
 
 PartProduced = Written | FlyMQError
-"""What became of the batches for one partition. Each succeeds or fails on its own."""
+"""The result for one partition. Each partition succeeds or fails on its own."""
 
 
 class Decision(PromptFuture[None]):
-    """Done when the parts of a produce request are as safe as was asked for, or have the error that prevented it."""
+    """Done when each part of a produce request is acknowledged or has an error."""
 
     __slots__ = ("_fail", "_left", "_parts", "_unsafe")
 
@@ -72,7 +72,7 @@ class Decision(PromptFuture[None]):
         unsafe: Sequence[tuple[int, asyncio.Future[None]]],
         fail: Callable[[FlyMQError], None],
     ) -> None:
-        """`unsafe`: places in `parts`, and what each of them waits for."""
+        """`unsafe`: positions in `parts`, and what each of them waits for."""
         super().__init__()
         self._parts = parts
         self._unsafe = unsafe
@@ -212,12 +212,12 @@ class Records:
         self._gate.check_write(caller, topic)
 
     def is_missing(self, name: str) -> bool:
-        """Whether a topic has to be created, or opened, before a produce to it succeeds."""
+        """Whether a topic must be created or opened before a produce to it can succeed."""
         topic = self._image.find(name)
         return self._admin.may_create(name) if topic is None else self._replicas.is_settling(topic)
 
     async def create_missing(self, caller: Caller, names: Iterable[str]) -> None:
-        """Create topics on first use. What cannot be created is reported with the partition that is produced to."""
+        """Create topics on first use. Errors are reported later, for each partition of the produce."""
         for name in filter(self.is_missing, dict.fromkeys(names)):
             with suppress(FlyMQError):
                 self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
@@ -290,7 +290,7 @@ class Records:
         checked = None
         for wanted in query.partitions:
             topic = wanted.name[0]
-            if topic != checked:  # partitions of a topic stand together
+            if topic != checked:  # partitions of a topic are adjacent
                 self._gate.check_read(caller, topic)
                 checked = topic
 
@@ -305,7 +305,7 @@ class Records:
         return self._limits.wait_ms_max
 
     def check_topic_readable(self, caller: Caller, topic: str) -> None:
-        """Raise if the caller may not fetch from the topic. `fetch` checks it again, for all topics at once."""
+        """Raise an error if the caller may not fetch from the topic. `fetch` checks it again, for all topics."""
         self._gate.check_read(caller, topic)
 
     def check_readable(self, caller: Caller, name: TopicPartition, leader_epoch: int = NO_EPOCH) -> None:

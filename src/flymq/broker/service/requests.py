@@ -15,11 +15,11 @@ class Requests:
         self.failures: Counter[tuple[str, str]] = Counter()
 
     def observe(self, protocol: str, operation: str, seconds: float) -> None:
-        """Count a request that was answered, well or not. A wait that the client asked for is part of its time."""
+        """Count a completed request. Its latency includes a wait that the client requested."""
         self.of(protocol, operation).observe(seconds)
 
     def of(self, protocol: str, operation: str) -> Histogram:
-        """Return the durations of one operation, for who observes many."""
+        """Return the latency histogram of one operation, for hot paths."""
         histogram = self.durations.get((protocol, operation))
         if histogram is None:
             histogram = self.durations[protocol, operation] = Histogram()

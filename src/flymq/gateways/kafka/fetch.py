@@ -86,7 +86,7 @@ def _query(
         try:
             if isinstance(topic, bytes):
                 topic = service.topics.get_by_id(caller, topic).name
-            if topic != checked:  # partitions of a topic stand together
+            if topic != checked:  # partitions of a topic are adjacent
                 service.records.check_topic_readable(caller, topic)
                 checked = topic
             name = TopicPartition(topic, part.partition)

@@ -93,7 +93,7 @@ def to_flymq(settings: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def with_kafka_defaults(defaults: TopicDefaults, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a topic that a Kafka client creates: without any of its own it has no limit in size."""
+    """Return the settings of a topic created by a Kafka client: by default its size is unlimited."""
     if settings.keys() & {"retention.ms", "retention.bytes"}:
         return settings
     return {"retention.ms": defaults.config.retention_ms, "retention.bytes": UNLIMITED, **settings}

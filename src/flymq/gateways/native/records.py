@@ -28,7 +28,7 @@ from flymq.wire.native.messages.fields import Failure
 
 
 def produce(connection: NativeConnection, request: wire.Produce) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
-    """One record: the broker makes the batch and chooses the partition."""
+    """Produce one record: the broker encodes the batch and chooses the partition."""
     if connection.service.records.is_missing(request.topic):
         return _create_and_publish(connection, _keep_record(request))
     if request.acks is not Acks.NONE:
@@ -81,7 +81,7 @@ def _keep_record(request: wire.Produce) -> wire.Produce:
 def produce_batch(
     connection: NativeConnection, request: wire.ProduceBatch
 ) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
-    """Ready-made batches for several partitions; each succeeds or fails on its own."""
+    """Produce encoded batches for several partitions; each succeeds or fails on its own."""
     is_missing = connection.service.records.is_missing
     for part in request.partitions:
         if is_missing(part.topic):

@@ -219,7 +219,7 @@ class _Writing:
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
     def _refuse(self, places: Iterable[int], error: FlyMQError) -> None:
-        """Fail records that the service was never asked to write, which counts the others."""
+        """Fail records that were not passed to the service, which counts the errors of the others."""
         self._call.service.accounts.failed(self._call.caller, error)
         self._fail(places, error)
 

@@ -17,17 +17,17 @@ _GZIP_WINDOW = 31  # zlib: a window of 15 bits, with a gzip header
 
 
 def media_type(call: Call) -> str:
-    """Return what the body says it is; empty when it does not."""
+    """Return the media type of the body; empty if it is not set."""
     return call.header(b"content-type").partition(";")[0].strip().lower()
 
 
 def wrong_media_type(call: Call, *expected: str) -> UnsupportedMediaType:
-    """Return the error of a body that is not what can be read here, or does not say what it is."""
+    """Return the error for a missing or unsupported Content-Type."""
     given = media_type(call)
     wanted = " or ".join(map(repr, expected))
     if not given:
         return UnsupportedMediaType(f"the request has no Content-Type; send {wanted}")
-    return UnsupportedMediaType(f"the body is {given!r}, not {wanted}")
+    return UnsupportedMediaType(f"the content type is {given!r}, not {wanted}")
 
 
 class Body:
