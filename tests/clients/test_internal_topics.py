@@ -170,7 +170,7 @@ def test_a_broker_starts_with_records_it_cannot_read_and_says_where_they_are(
         assert committed(broker) == {"orders-0": 3}
         health = httpx.get(f"http://127.0.0.1:{broker.port}/health").json()
         assert health["status"] == "degraded"
-        assert any("__offsets-0: 3 records cannot be read and are skipped" in each for each in health["problems"])
+        assert any("__offsets-0: 3 records are unreadable and were skipped" in each for each in health["problems"])
         metrics = httpx.get(f"http://127.0.0.1:{broker.port}/metrics").text
         assert "\nflymq_internal_records_unreadable 0\n" not in metrics
     assert "flymq repair internal-topics --data-dir" in caplog.text

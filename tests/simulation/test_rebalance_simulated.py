@@ -72,7 +72,7 @@ def test_what_was_made_of_records_of_a_lost_partition_is_not_committed() -> None
     run(a_partition_is_lost())
 
 
-async def a_share_is_not_known_yet(seed: int) -> None:
+async def an_assignment_is_not_known_yet(seed: int) -> None:
     """Another member joins, and the connection of the first breaks before a heartbeat could tell it so.
 
     It joins again with all it had. The new generation is complete, and the answer that tells it what is left to it is
@@ -106,5 +106,5 @@ async def a_share_is_not_known_yet(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_member_commits_nothing_in_a_generation_whose_share_it_does_not_know(seed: int) -> None:
-    run(a_share_is_not_known_yet(seed))
+def test_a_member_commits_nothing_in_a_generation_whose_assignment_it_does_not_know(seed: int) -> None:
+    run(an_assignment_is_not_known_yet(seed))

@@ -162,12 +162,12 @@ class ToldWorker(Worker):
         self.topic_id: UUID | None = None
         self.member_id = ""
         self.epoch = JOINS
-        self.share: list[TopicPartition] = []
+        self.assigned: list[TopicPartition] = []
         self.must_tell = True
 
     async def live(self, client: AsyncFlyMQClient, is_done: Callable[[], bool]) -> None:
         self.lives += 1
-        self.member_id, self.epoch, self.share, self.must_tell = f"{self.name}-{self.lives}", JOINS, [], True
+        self.member_id, self.epoch, self.assigned, self.must_tell = f"{self.name}-{self.lives}", JOINS, [], True
         link = KafkaLink(self.world.host(self.name).network, BROKER, 9092, self.name)
         described = await patiently(client.admin.describe_topic, "in")
         self.topic_id = UUID(bytes=described.topic_id)
@@ -186,7 +186,7 @@ class ToldWorker(Worker):
     async def beat(self, link: KafkaLink, *, epoch: int | None = None) -> None:
         """Say what has changed; go on with what the answer allows. What is lost is let go of at once."""
         tells = self.epoch == JOINS or self.must_tell
-        numbers = tuple(sorted(partition for _, partition in self.share))
+        numbers = tuple(sorted(partition for _, partition in self.assigned))
         owned = (heartbeat.request.TopicPartitions(topic_id=self.topic_id, partitions=numbers),) if numbers else ()
         request = heartbeat.ConsumerGroupHeartbeatRequest(
             group_id=GroupId(GROUP),
@@ -205,19 +205,19 @@ class ToldWorker(Worker):
         check_holders(self.world)
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
-            share = [TopicPartition("in", n) for part in answer.assignment.topic_partitions for n in part.partitions]
-            self.must_tell = set(share) != set(self.share)
-            self.share = share
+            assigned = [TopicPartition("in", n) for part in answer.assignment.topic_partitions for n in part.partitions]
+            self.must_tell = set(assigned) != set(self.assigned)
+            self.assigned = assigned
         else:
             self.must_tell = False
 
     async def work(self, client: AsyncFlyMQClient, link: KafkaLink) -> None:
         """Copy a few records in one transaction."""
         chance = self.world.chance
-        if not self.share:
+        if not self.assigned:
             await asyncio.sleep(0.5)
             return
-        partition = chance.choice(self.share)
+        partition = chance.choice(self.assigned)
         offset = await self.position(client, partition)
         records = await client.fetch("in", partition.partition, offset, max_records=chance.randint(1, 3))
         if not records:

@@ -1,1 +1,1 @@
-"""The broker behind every protocol: topics and their partitions, one event loop, no locks."""
+"""The broker, independent of protocols: topics and their partitions, one event loop, no locks."""

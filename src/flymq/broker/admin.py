@@ -1,5 +1,5 @@
-"""Create, change and delete topics: a change of the metadata store, which decides. What follows from it here is a
-reaction to the image (cluster/image.py, broker/replicas); who asked is answered once that is done too."""
+"""Create, change and delete topics, by a txn of the metadata store. Replicas follow as a reaction to the image
+(cluster/image.py, broker/replicas); a call returns after that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic is like when its creator does not say, and how large it may be."""
+    """Defaults and limits of new topics."""
 
     partitions: int = 4
     replication_factor: int = 1
@@ -46,7 +46,7 @@ class TopicDefaults:
 
 
 class Admin:
-    """Changes to the set of topics."""
+    """Creates, changes and deletes topics."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Admin:
         settings: Mapping[str, Any] | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
-        """Create a topic; 0 leaves a number to the defaults. None when it was only to be validated."""
+        """Create a topic; 0 means the default. Returns None if the request is only validated."""
         check_topic_name(name)
         if is_internal(name):
             raise InvalidTopicName(f"{name!r}: names that start with '__' are reserved for internal topics")
@@ -88,13 +88,13 @@ class Admin:
         return await self._create(name, spec)
 
     async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
-        """Return one of the broker's internal topics, created at its first start."""
+        """Return an internal topic, creating it at the first start."""
         if (topic := self._image.find(name)) is not None:
             return topic
         return await self._create(name, self._new_spec(partitions, 0, settings))
 
     async def get_or_create(self, name: str, settings: Mapping[str, Any] | None = None) -> Topic:
-        """Return a topic, created on first use, with these settings, where the broker's settings allow it."""
+        """Return a topic, creating it on first use with these settings, if the broker allows it."""
         if (topic := self._image.find(name)) is not None:
             await self._replicas.settled(topic.topic_id)
             return topic
@@ -110,7 +110,7 @@ class Admin:
         return self.defaults.auto_create and not is_internal(name)
 
     async def _create(self, name: str, spec: TopicSpec) -> Topic:
-        """Create a topic, to the end: who asked may be gone before, and others may be waiting for it too."""
+        """Create a topic in a task: it completes even if the client disconnects, and others may wait for it too."""
         done = self._creating[name] = asyncio.get_running_loop().create_future()
         self._tasks.spawn(f"creation of {name}", self._run_create(name, spec, done))
         return await asyncio.shield(done)
@@ -120,7 +120,7 @@ class Admin:
             done.set_result(await self._create_topic(name, spec))
         except FlyMQError as error:
             done.set_exception(error)
-            done.exception()  # retrieved: nobody may be waiting any more
+            done.exception()  # mark the exception as retrieved: nobody may be waiting
         finally:
             del self._creating[name]
             done.cancel()  # unless it is done: the broker is stopping
@@ -131,7 +131,7 @@ class Admin:
         try:
             await self._replicas.settled(spec.topic_id)
         except StorageError:
-            await self._delete(name, spec)  # a topic that cannot hold a record was not created
+            await self._delete(name, spec)  # a topic that cannot be opened was not created
             raise
         topic = self._image.get(name)
         level = logging.DEBUG if topic.is_internal else logging.INFO
@@ -155,7 +155,7 @@ class Admin:
     # --- change
 
     async def alter(self, name: str, settings: Mapping[str, Any], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None resets one to its default."""
+        """Change settings of a topic; None resets a setting to its default."""
         topic = self._image.get(name)
         overrides, config = self._override(topic.spec.settings, settings)
         if (config.persistence is Persistence.MEMORY) != (topic.config.persistence is Persistence.MEMORY):
@@ -168,10 +168,10 @@ class Admin:
         logger.info("changed the topic %s: %s", name, changes)
 
     async def add_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Extend a topic to `partitions` partitions in all."""
+        """Increase the number of partitions to `partitions`."""
         old = self._image.get(name).spec
         if partitions <= old.partitions:
-            raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions, and {partitions} is not more")
+            raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions; it can only get more")
         self._check_partitions(partitions)
         if validate_only:
             return
@@ -181,10 +181,10 @@ class Admin:
         try:
             await self._replicas.settled(spec.topic_id)
         except StorageError:
-            # Partitions that cannot hold a record were not added.
+            # Partitions that cannot be opened were not added.
             await self._image.until(await self._catalog.replace(name, spec, old))
             raise
-        logger.info("extended the topic %s from %d to %d partitions", name, old.partitions, partitions)
+        logger.info("increased the partitions of the topic %s from %d to %d", name, old.partitions, partitions)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""
@@ -197,18 +197,20 @@ class Admin:
         await self._catalog.forget_gone(spec.topic_id)
 
     def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Overrides, TopicConfig]:
-        """Return what is set for the topic alone, and all its settings."""
+        """Return the overrides of the topic, and all its settings."""
         merged = {name: value for name, value in {**old, **changes}.items() if value is not None}
-        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is reported too
+        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is an error too
         config = self.defaults.config.for_topic(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
-            raise InvalidSetting("cleanup.policy 'compact' needs a topic on disk; persistence is 'memory'")
+            raise InvalidSetting("cleanup.policy 'compact' requires a topic on disk; persistence is 'memory'")
         plain = config.to_mapping()
         return {name: plain[name] for name in merged}, config
 
     def _check_partitions(self, partitions: int) -> None:
         if not 1 <= partitions <= self.defaults.partitions_max:
-            raise InvalidPartitions(f"a topic has 1 to {self.defaults.partitions_max} partitions, not {partitions}")
+            raise InvalidPartitions(
+                f"a topic can have 1 to {self.defaults.partitions_max} partitions, not {partitions}"
+            )
 
 
 async def remove_deleted(catalog: Catalog, directory: DataDirectory, threads: Threads) -> None:

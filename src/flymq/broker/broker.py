@@ -1,4 +1,4 @@
-"""One broker: its parts, for those who run and monitor it. Clients reach it through `service` alone."""
+"""One broker: its components, for the server around it. Gateways use `service` only."""
 
 from __future__ import annotations
 

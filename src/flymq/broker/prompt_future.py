@@ -1,4 +1,4 @@
-"""A future whose callbacks run at once when it is done."""
+"""A future whose callbacks run immediately when it is done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class PromptFuture(Generic[R]):
-    """A future in all but one thing: the loop does not stand between it and its callbacks.
+    """Like a future, but its callbacks run immediately, not in the next loop iteration.
 
     The loop would run them in its next turn, after another look at all sockets. A consumer that waits would have its
     record later by that, and every request that waits for the disk would cost another round through the loop.
@@ -29,13 +29,13 @@ class PromptFuture(Generic[R]):
         self._callbacks.append(callback)
 
     def set_result(self, result: R) -> None:
-        """Call everybody who waits, unless nobody does any more."""
+        """Run the callbacks, unless it was cancelled."""
         if not self._is_done:
             self._result = result
             self._end()
 
     def cancel(self) -> None:
-        """Wait no longer; the answer is not wanted."""
+        """Stop waiting; the result is not needed."""
         if not self._is_done:
             self._is_cancelled = True
             self._end()
@@ -44,7 +44,7 @@ class PromptFuture(Generic[R]):
         return self._is_cancelled
 
     def exception(self) -> None:
-        """There is none: what can fail is part of the result."""
+        """Always None: errors are part of the result."""
 
     def result(self) -> R:
         assert self._is_done and not self._is_cancelled
@@ -64,7 +64,7 @@ class PromptFuture(Generic[R]):
 
     def _end(self) -> None:
         self._is_done = True
-        # Let go of them: they nearly always hold this future, and a cycle for each request is work for the collector.
+        # Drop them: they usually reference this future, and a cycle per request is work for the garbage collector.
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)

@@ -1,4 +1,4 @@
-"""When what was written is safe: a future, or None when it is already. Nobody waits for it who does not want to."""
+"""Acknowledgement of writes: a future, or None if the write is acknowledged already."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable
 
 Safe = asyncio.Future[None] | None
-"""Done when what was written is as safe as was asked for; None when it is already."""
+"""Done when a write is as durable as its acks require; None if it is already."""
 
 
 def all_safe(each: Iterable[Safe]) -> Safe:
-    """Return when all of these are safe; it fails with the first that fails."""
+    """Return a future of all of these; it fails with the first that fails."""
     unsafe = [safe for safe in each if safe is not None]
     if len(unsafe) < 2:
         return unsafe[0] if unsafe else None
@@ -22,8 +22,8 @@ def all_safe(each: Iterable[Safe]) -> Safe:
         left -= 1
         if together.done():
             if not future.cancelled():
-                future.exception()  # retrieved: the first failure was reported
-        elif future.cancelled():  # the broker stops; nobody can say whether it was in time
+                future.exception()  # mark the exception as retrieved: the first one was reported
+        elif future.cancelled():  # the broker is stopping; the outcome is unknown
             together.cancel()
         elif (error := future.exception()) is not None:
             together.set_exception(error)

@@ -1,1 +1,1 @@
-"""What the brokers agree on: topics, partitions and their leaders."""
+"""Cluster metadata: topics, partitions and their leaders."""

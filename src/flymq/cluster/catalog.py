@@ -1,13 +1,13 @@
-"""What the metadata store holds about topics, and in which form.
+"""The keys and values of the metadata store.
 
-    t/<topic>                 TopicSpec: id, number of partitions, settings
+    t/<topic>                 TopicSpec: id, number of partitions, overrides of settings
     p/<topic id>/<partition>  PartitionState: leader, leader epoch, replicas, in-sync replicas
-    gone/<topic id>           name of a deleted topic whose files are still to be removed
-    pid/next                  first producer id that was never handed out
-    cluster                   id of the cluster, chosen at its first start
+    gone/<topic id>           name of a deleted topic whose files have not been removed yet
+    pid/next                  the next producer id to allocate
+    cluster                   id of the cluster, chosen at the first start
 
-A topic exists when `t/<topic>` does: partitions are written before it and removed with it. Every change is one txn that
-happens as a whole or raises, and returns the revision at which it is visible. image.py reads what is written here.
+A topic exists when `t/<topic>` does: partitions are written before it and removed with it. Every change is one
+txn, and returns the revision at which it is visible, or raises. image.py reads these keys.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PRODUCER_IDS_PER_BLOCK = 1000
 
 
 class TopicSpec(msgspec.Struct, frozen=True):
-    """A topic as it was asked for."""
+    """A topic as specified at its creation, and changed since."""
 
     topic_id: UUID
     partitions: int
@@ -53,7 +53,7 @@ class TopicSpec(msgspec.Struct, frozen=True):
 
 
 class PartitionState(msgspec.Struct, frozen=True):
-    """Who leads a partition, under which epoch, and where its replicas are."""
+    """The leader of a partition, its leader epoch, and the brokers with its replicas."""
 
     leader: int
     leader_epoch: int
@@ -86,7 +86,7 @@ class Catalog:
         return await self.replace(topic, old, new)
 
     async def replace(self, topic: str, old: TopicSpec, new: TopicSpec) -> int:
-        """Change a topic, unless somebody else was faster."""
+        """Change a topic, unless it was changed concurrently."""
         result = await self._store.txn([has_value(_topic_key(topic), _encode(old))], [_put(_topic_key(topic), new)])
         if not result.succeeded:
             raise _changed_meanwhile(topic)
@@ -106,9 +106,9 @@ class Catalog:
         return result.revision
 
     async def gone(self) -> dict[UUID, str]:
-        """Return the deleted topics whose files may still be there."""
+        """Return the deleted topics whose files may still exist."""
         snapshot = await self._store.range("gone/")
-        return {UUID(e.key.removeprefix("gone/")): e.value.decode() for e in snapshot.entries}
+        return {UUID(e.key.removeprefix("gone/")): e.value.decode() for e in snapshot.key_values}
 
     async def forget_gone(self, topic_id: UUID) -> None:
         await self._store.txn(success=[Delete(f"gone/{topic_id}")])
@@ -116,7 +116,7 @@ class Catalog:
     # --- partitions
 
     async def raise_leader_epochs(self, states: Mapping[tuple[UUID, TopicPartition], PartitionState]) -> int:
-        """Give partitions the next leader epoch. One that was changed by somebody else meanwhile keeps its own."""
+        """Increment the leader epoch of partitions, except of those that were changed concurrently."""
         revision = 0
         for some in _blocks(list(states.items())):
             compares, puts = [], []
@@ -141,7 +141,7 @@ class Catalog:
     # --- the cluster
 
     async def cluster_id(self, proposed: str) -> str:
-        """Return the cluster's id; the proposed one becomes it at the first start."""
+        """Return the cluster id; at the first start it is set to the proposed one."""
         result = await self._store.txn(
             [is_absent("cluster")], [Put("cluster", proposed.encode())], failure=[Get("cluster")]
         )
@@ -152,9 +152,9 @@ class Catalog:
         return found.value.decode()
 
     async def take_producer_ids(self) -> range:
-        """Return a block of producer ids that nobody else gets, ever."""
+        """Allocate a block of producer ids. Ids are never reused."""
         while True:
-            found = (await self._store.range("pid/next")).entries
+            found = (await self._store.range("pid/next")).key_values
             start = int(found[0].value) if found else 0
             unchanged = modified_at("pid/next", found[0].mod_revision) if found else is_absent("pid/next")
             end = start + PRODUCER_IDS_PER_BLOCK
@@ -195,10 +195,10 @@ def _encode(value: msgspec.Struct) -> bytes:
 
 
 def _blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield as many at a time as a txn takes."""
+    """Yield blocks that fit into a txn."""
     for start in range(0, len(items), TXN_OPS_MAX):
         yield items[start : start + TXN_OPS_MAX]
 
 
 def _changed_meanwhile(topic: str) -> TopicNotFound:
-    return TopicNotFound(f"the topic {topic!r} was changed or deleted at the same time", hint="Try again.")
+    return TopicNotFound(f"the topic {topic!r} was changed or deleted concurrently", hint="Try again.")

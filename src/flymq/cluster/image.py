@@ -1,8 +1,8 @@
-"""What the cluster is: all topics, their partitions, leaders and epochs, as far as this broker has heard.
+"""The cluster metadata as known to this broker: all topics, their partitions, leaders and leader epochs.
 
-An image is fed by the metadata store alone: `load` reads everything at one revision, `follow` applies every later one
-in order. Nobody writes to it. Whoever changes the store (broker/admin.py) waits with `until` for the revision of the
-change to arrive here; opening, closing and leading partitions (broker/replicas) are reactions to what arrives.
+An image is built from the metadata store only: `load` reads everything at one revision, `follow` applies every later
+revision in order. Nothing else writes to it. Code that changes the store (broker/admin.py) waits with `until` for the
+revision of its change; opening, closing and leading partitions (broker/replicas) are reactions to changes of the image.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ ALL_KEYS = ""
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic at one revision. A change makes a new one; this one stays as it is."""
+    """A topic at one revision. Immutable: a change makes a new one."""
 
     name: str
     spec: TopicSpec
     config: TopicConfig
     partitions: tuple[PartitionState, ...]
-    """By their numbers, from 0."""
+    """By partition number."""
 
     @property
     def topic_id(self) -> UUID:
@@ -67,7 +67,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """A topic before and after a revision; None: there was or is none of this name."""
+    """A topic before and after a revision; None: it did not exist, or was deleted."""
 
     name: str
     before: Topic | None
@@ -89,12 +89,12 @@ class Image:
         self._has_ended = False
         self.revision = 0
         self.watchers: list[Callable[[TopicChange], None]] = []
-        """Called for every topic that has changed, in the order of the revisions."""
+        """Called for every changed topic, in the order of the revisions."""
 
     # --- find
 
     def __iter__(self) -> Iterator[Topic]:
-        """Topics in the order of their names."""
+        """Topics, sorted by name."""
         if self._names is None:
             self._names = sorted(self._topics)
         return iter([self._topics[name] for name in self._names])
@@ -115,7 +115,7 @@ class Image:
         return topic
 
     def get_by_id(self, topic_id: bytes) -> Topic:
-        """Return the topic with this id, given by its 16 bytes; one created later under the same name has another."""
+        """Return the topic with this id, as 16 bytes. A topic that is deleted and created again has a new id."""
         topic = self._by_id.get(topic_id)
         if topic is None:
             raise TopicIdNotFound(f"there is no topic with the id {topic_id.hex()}")
@@ -137,12 +137,12 @@ class Image:
         snapshot = await self._store.range(ALL_KEYS)
         specs: dict[str, TopicSpec] = {}
         states: dict[UUID, dict[int, PartitionState]] = {}
-        for entry in snapshot.entries:
-            if entry.key.startswith(TOPIC_PREFIX):
-                specs[entry.key.removeprefix(TOPIC_PREFIX)] = parse_topic(entry.value)
-            elif entry.key.startswith(PARTITION_PREFIX):
-                topic_id, number = parse_partition_key(entry.key)
-                states.setdefault(topic_id, {})[number] = parse_partition(entry.value)
+        for found in snapshot.key_values:
+            if found.key.startswith(TOPIC_PREFIX):
+                specs[found.key.removeprefix(TOPIC_PREFIX)] = parse_topic(found.value)
+            elif found.key.startswith(PARTITION_PREFIX):
+                topic_id, number = parse_partition_key(found.key)
+                states.setdefault(topic_id, {})[number] = parse_partition(found.value)
         names = self._topics.keys() | specs.keys()
         self._specs, self._states = specs, states
         self._refresh(sorted(names))
@@ -165,7 +165,7 @@ class Image:
                     future.set_exception(_nothing_arrives())
 
     async def until(self, revision: int) -> None:
-        """Return when the change that took this revision can be seen here."""
+        """Return when the image has reached this revision."""
         if self.revision >= revision:
             return
         if self._has_ended:
@@ -177,18 +177,18 @@ class Image:
     def _apply(self, batch: EventBatch) -> None:
         changed: dict[str, None] = {}
         ids: set[UUID] = set()
-        for key, entry in batch.events:
+        for key, found in batch.events:
             if key.startswith(TOPIC_PREFIX):
                 name = key.removeprefix(TOPIC_PREFIX)
-                if entry is None:
+                if found is None:
                     self._specs.pop(name, None)
                 else:
-                    self._specs[name] = parse_topic(entry.value)
+                    self._specs[name] = parse_topic(found.value)
                 changed[name] = None
             elif key.startswith(PARTITION_PREFIX):
                 topic_id, number = parse_partition_key(key)
                 ids.add(topic_id)
-                self._put_state(topic_id, number, None if entry is None else parse_partition(entry.value))
+                self._put_state(topic_id, number, None if found is None else parse_partition(found.value))
         for topic_id in ids:
             if (topic := self._by_id.get(topic_id.bytes)) is not None:
                 changed[topic.name] = None
@@ -205,7 +205,7 @@ class Image:
             del self._states[topic_id]
 
     def _refresh(self, names: Iterable[str]) -> None:
-        """Bring topics up to date and tell the watchers, once all of them are."""
+        """Update topics, then notify the watchers."""
         changes = []
         for name in names:
             before, after = self._topics.get(name), self._build(name)

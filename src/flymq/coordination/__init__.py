@@ -1,5 +1,5 @@
-"""Who reads what, how far, and what counts: groups, offsets and transactions as state without side effects.
+"""Coordination of groups, committed offsets and transactions: pure state machines, without side effects.
 
 Every change is decided first (`decide_*` returns what to write), then appended to an internal topic, then applied. So
-the state of a coordinator is what its log says, and replaying the log gives it again. Time is passed in.
+the state of a coordinator can be rebuilt by replaying its log. Time is passed in.
 """

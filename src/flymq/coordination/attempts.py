@@ -1,10 +1,10 @@
-"""Attempts: what the tasks of one Spark batch have written, each in a transaction of its own, to be committed together.
+"""Attempts: the writes of the tasks of one Spark batch, each in its own transaction, to be committed together.
 
-An attempt is a transaction whose id is `<query>:<batch>:<anything>`. Ids that agree before the first colon live in one
-partition of `__transactions`, so the end of all attempts of a batch is one append: all of it happens, or nothing.
+An attempt is a transaction whose id is `<query>:<batch>:<anything>`. Ids with the same prefix before the first colon
+are in one partition of `__transactions`, so all attempts of a batch end with one append: atomically.
 
     query at batch 4 ──commit attempts of batch 5──▶ query at batch 5, listed attempts COMMITTING, all others ABORTING
-                     ──commit attempts of batch 4 or older──▶ no effect: what was written again is dropped
+                     ──commit attempts of batch 4 or older──▶ no effect: repeated writes are aborted
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
 
 
 def parse_attempt(transactional_id: str) -> Attempt | None:
-    """Return what the id of an attempt says; None for any other transactional id."""
+    """Parse the id of an attempt; None for any other transactional id."""
     query, _, rest = transactional_id.partition(":")
     batch, separator, _ = rest.partition(":")
     if not separator or not batch.isascii() or not batch.isdigit():
@@ -42,7 +42,7 @@ def parse_attempt(transactional_id: str) -> Attempt | None:
 
 
 def home_of(transactional_id: str) -> str:
-    """Return the key whose hash finds the partition of this id."""
+    """Return the key whose hash determines the partition of this id."""
     return transactional_id.partition(":")[0]
 
 
@@ -54,13 +54,13 @@ def decide_commit_attempts(
     known: Iterable[tuple[str, TransactionValue]],
     now_ms: int,
 ) -> list[Entry]:
-    """End all attempts of a batch, and of those before it: commit the `listed` ones, unless the batch was committed.
+    """End all attempts of a batch and of earlier ones: commit the `listed` ones, unless the batch was committed.
 
-    Their producers write nothing afterwards, so they need no other epoch.
+    Their producers write nothing afterwards, so their epochs stay the same.
     """
     for name in listed:
         if parse_attempt(name) != attempt:
-            raise InvalidRequest(f"{name!r} is no attempt of batch {attempt.batch} of the query {attempt.query!r}")
+            raise InvalidRequest(f"{name!r} is not an attempt of batch {attempt.batch} of the query {attempt.query!r}")
     transactions = dict(known)
     entries: list[Entry] = []
     is_repeat = last_batch is not None and attempt.batch <= last_batch
@@ -78,8 +78,8 @@ def decide_commit_attempts(
     return entries
 
 
-def decide_forget(name: str, value: TransactionValue, *, last_batch: int | None) -> list[Entry]:
-    """Forget an attempt that was ended with its batch; nothing to write for any other transaction."""
+def decide_delete(name: str, value: TransactionValue, *, last_batch: int | None) -> list[Entry]:
+    """Delete an attempt that ended with its batch; nothing to write for any other transaction."""
     attempt = parse_attempt(name)
     is_done_for = attempt is not None and last_batch is not None and attempt.batch <= last_batch
     is_done_for = is_done_for and value.successor == value.producer

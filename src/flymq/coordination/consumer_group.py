@@ -1,14 +1,14 @@
-"""A group whose members the broker tells one by one what to read, as Kafka's KIP-848 has it. Time is passed in.
+"""A group of the consumer protocol (KIP-848): the broker reconciles each member with its assignment. Time is passed in.
 
-A member joins, leaves or subscribes to something else, or a topic changes: the target assignment is computed again. The
-epoch of the group goes up, and each member has a new *target*. It gets there with its heartbeats, while all read on:
+When a member joins, leaves or changes its subscription, or a topic changes, the target assignment is computed again:
+the group epoch is incremented, and each member has a new *target*. It gets there with its heartbeats; all keep reading:
 
-    1. what it has and is not to have any more, it is told to give up: `assigned` shrinks, `revoking` tells what is left
-    2. it says that it has: now it is in the group's epoch, and gets what it is to have and nobody else holds
-    3. what others still hold, it gets at a later heartbeat, when they have let go
+    1. partitions that are not in its target are revoked: they move from `assigned` to `revoking`
+    2. once the member has confirmed that, it is in the group's epoch, and is assigned the free partitions of its target
+    3. partitions that other members still hold are assigned at a later heartbeat, after they were revoked there
 
-A partition is in `assigned` or `revoking` of one member at most, so nobody reads what somebody else may still be at.
-All of this is in the log; a crash forgets only when each member last spoke.
+A partition is in `assigned` or `revoking` of at most one member, so no two members read it at the same time.
+All of this is in the log; only the times of the last heartbeats are lost in a crash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import msgspec
 
-from flymq.coordination.assignors import Wish, assign_range, assign_sticky
+from flymq.coordination.assignors import MemberSubscription, assign_range, assign_sticky
 from flymq.coordination.entries import (
     ConsumerGroupKey,
     ConsumerGroupValue,
@@ -48,19 +48,19 @@ from flymq.model.names import TopicPartition, is_internal
 JOINS = 0
 LEAVES = -1
 IS_AWAY = -2
-"""Epochs with a meaning of their own. A static member that is away keeps its assignment for a session."""
+"""Special epochs. A static member that is away keeps its assignment until its session times out."""
 
 UNIFORM = "uniform"
 SERVER_ASSIGNORS = {UNIFORM: assign_sticky, "range": assign_range}
-"""The names are Kafka's; `uniform` keeps every partition it can where it is."""
+"""The names are Kafka's; `uniform` is sticky."""
 
 read_pattern = lru_cache(maxsize=128)(TopicPattern)
-"""As many as RE2 keeps itself. Each may hold up to a megabyte, if it is hostile; a usual one holds a few kilobytes."""
+"""As many as RE2 caches itself. A hostile pattern may take up to a megabyte; a usual one takes a few kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """What a member says with a heartbeat; None for what has not changed since the last one."""
+class Heartbeat:
+    """A heartbeat of a member; None: unchanged since the last one."""
 
     member_id: str
     epoch: int
@@ -73,18 +73,23 @@ class Beat:
     pattern: str | None = None
     assignor: str | None = None
     owned: frozenset[TopicPartition] | None = None
-    """What it has, when it says it."""
+    """The partitions it owns, if it reports them."""
 
 
 @dataclass(slots=True)
 class ConsumerMember:
-    """A member, and until when it has time."""
+    """A member and its deadlines."""
 
     value: ConsumerMemberValue
     deadline_s: float | None = None
-    """Taken for dead then, unless it speaks."""
+    """The end of its session, unless it sends a heartbeat."""
     revoke_until_s: float | None = None
-    """Taken for stuck then, unless it has given up what it was told to."""
+    """The end of its rebalance timeout, unless it confirms the revocation."""
+
+    @property
+    def held(self) -> set[TopicPartition]:
+        """The partitions that nobody else may read."""
+        return {*self.value.assigned, *self.value.revoking}
 
     @property
     def is_at_target(self) -> bool:
@@ -92,7 +97,7 @@ class ConsumerMember:
 
 
 class ConsumerGroup:
-    """One group. `decide_*` return what must be written; `apply_*` take over what is."""
+    """One group. `decide_*` return the entries to write; `apply_*` apply written ones."""
 
     kind = CONSUMER
 
@@ -130,19 +135,19 @@ class ConsumerGroup:
         return not (self.members or self.offsets or self.generation)
 
     def topics(self) -> set[str]:
-        """What the members read, and what they want to."""
+        """The topics that members read or subscribe to by name."""
         wanted = {partition.topic for partition in self._holders}
         for member in self.members.values():
             wanted.update(member.value.topics, (partition.topic for partition in member.value.target))
         return wanted
 
     def is_concerned_by(self, topic: str) -> bool:
-        """Whether a member reads this topic, or wants to."""
+        """Whether a member reads this topic or subscribes to it."""
         patterns = {member.value.pattern for member in self.members.values() if member.value.pattern}
         return topic in self.topics() or any(read_pattern(pattern).matches(topic) for pattern in patterns)
 
     def assignments(self) -> dict[str, list[TopicPartition]]:
-        """Return what each member may read now."""
+        """Return the current assignment of each member."""
         return {name: list(member.value.assigned) for name, member in self.members.items()}
 
     # --- apply
@@ -153,8 +158,9 @@ class ConsumerGroup:
     def apply_member(self, member_id: str, value: ConsumerMemberValue | None) -> None:
         before = self.members.get(member_id)
         if before is not None:
-            for partition in (*before.value.assigned, *before.value.revoking):
-                self._holders.pop(partition, None)
+            for partition in before.held:
+                if self._holders.get(partition) == member_id:
+                    del self._holders[partition]
         if value is None:
             self.members.pop(member_id, None)
             return
@@ -167,8 +173,24 @@ class ConsumerGroup:
                 before.revoke_until_s = None
             before.value = value
 
+    def check_members(self, changes: Mapping[str, ConsumerMemberValue | None]) -> None:
+        """Assert that no partition gets a second holder. Called before the changes are written."""
+        taken: dict[TopicPartition, str] = {}
+        for member_id, value in changes.items():
+            if value is None:
+                continue
+            known = self.members.get(member_id)
+            for partition in {*value.assigned, *value.revoking} - (known.held if known else set()):
+                holder = self._holders.get(partition, member_id)
+                if holder in changes:
+                    after = changes[holder]
+                    gives_up = after is None or partition not in (*after.assigned, *after.revoking)
+                    holder = member_id if gives_up else holder
+                holder = taken.setdefault(partition, holder)
+                assert holder == member_id, f"{self.name}: {partition} goes to {member_id}, but {holder} holds it"
+
     def begin_sessions(self, now_s: float) -> None:
-        """Give time, from now, to those who have none yet: it was decided so, or the broker has started."""
+        """Start the timeouts that are not running: after a decision, or after a restart of the broker."""
         for member in self.members.values():
             if member.deadline_s is None:
                 self.touch(member, now_s)
@@ -176,13 +198,13 @@ class ConsumerGroup:
                 member.revoke_until_s = now_s + member.value.rebalance_timeout_ms / 1000
 
     def touch(self, member: ConsumerMember, now_s: float) -> None:
-        """A member lives."""
+        """Extend the session of a member."""
         member.deadline_s = now_s + self.limits.consumer_session_timeout_ms / 1000
 
-    # --- who may say what
+    # --- check requests
 
-    def check(self, beat: Beat) -> None:
-        """Raise what is wrong with a heartbeat."""
+    def check(self, beat: Heartbeat) -> None:
+        """Raise an error if a heartbeat is invalid."""
         if beat.assignor and beat.assignor not in SERVER_ASSIGNORS:
             raise UnsupportedAssignor(f"the assignors are {' or '.join(SERVER_ASSIGNORS)}")
         if beat.pattern:
@@ -190,63 +212,67 @@ class ConsumerGroup:
         if beat.epoch == JOINS:
             self._check_join(beat)
         elif beat.epoch < IS_AWAY or (beat.epoch == IS_AWAY and not beat.instance):
-            raise InvalidRequest(f"a member without an instance name cannot have the epoch {beat.epoch}")
+            raise InvalidRequest(f"a member without an instance id cannot have the epoch {beat.epoch}")
         else:
             self._check_known(beat)
 
     def check_commit(self, member_id: str, generation: int, *, instance: str = "", now_s: float | None = None) -> None:
-        """Raise why these may not commit. Without a member and an epoch: from outside, in a group of no members."""
+        """Raise an error if a commit is not allowed. Without member and epoch, it is if the group has no members."""
         if generation < 0 and not member_id:
             if self.members:
-                raise UnknownMember(f"the group {self.name!r} has members: only they commit")
+                raise UnknownMember(f"the group {self.name!r} has members: only they can commit")
             return
         self.check_epoch(member_id, generation)
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
-        """Raise unless this is a member in this epoch."""
+        """Raise an error unless this is a member in this epoch."""
         current = self._get(member_id).value.epoch
         if epoch != current:
-            raise StaleMemberEpoch(f"{member_id} is at the epoch {current}, not {epoch}")
+            raise StaleMemberEpoch(f"{member_id} is at epoch {current}, not {epoch}")
 
-    def _check_join(self, beat: Beat) -> None:
+    def _check_join(self, beat: Heartbeat) -> None:
         if beat.rebalance_timeout_ms is None:
-            raise InvalidRequest("a member that joins tells its rebalance timeout")
+            raise InvalidRequest("a joining member must set its rebalance timeout")
         if not beat.topics and not beat.pattern:
-            raise InvalidRequest("a member that joins names topics, or a pattern of them")
+            raise InvalidRequest("a joining member must subscribe to topics, by names or by a pattern")
         if beat.owned:
-            raise InvalidRequest("a member that joins has no partitions yet")
+            raise InvalidRequest("a joining member cannot own partitions yet")
         static = self._find_instance(beat.instance)
         if static and static != beat.member_id and self.members[static].value.epoch != IS_AWAY:
-            raise InstanceInUse(f"{beat.instance!r} is {static} in the group {self.name!r}, which has not left")
+            raise InstanceInUse(f"the instance {beat.instance!r} of the group {self.name!r} is in use by {static}")
         if beat.member_id not in self.members and not static and len(self.members) >= self.limits.members_max:
             raise GroupFull(f"the group {self.name!r} has {len(self.members)} members already")
 
-    def _check_known(self, beat: Beat) -> None:
+    def _check_known(self, beat: Heartbeat) -> None:
         if beat.instance:
             static = self._find_instance(beat.instance)
             if static is None:
-                raise UnknownMember(f"the group {self.name!r} has no member of the name {beat.instance!r}")
+                raise UnknownMember(f"the group {self.name!r} has no instance {beat.instance!r}")
             if static != beat.member_id:
-                raise MemberFenced(f"{beat.instance!r} is now {static} in the group {self.name!r}")
+                raise MemberFenced(f"the instance {beat.instance!r} of the group {self.name!r} is now {static}")
         value = self._get(beat.member_id).value
         if beat.epoch < 0 or beat.epoch == value.epoch:
             return
-        # A member whose answer was lost is one epoch behind, and has nothing that the answer did not give it.
-        has_lost_the_answer = beat.epoch == value.previous_epoch and value.epoch != IS_AWAY
-        if not has_lost_the_answer or beat.owned is None or not beat.owned <= set(value.assigned):
-            raise MemberEpochFenced(f"{beat.member_id} is at the epoch {value.epoch}, not {beat.epoch}")
+        # A member that has missed a response is one epoch behind, and owns nothing but what it was assigned.
+        has_missed_a_response = beat.epoch == value.previous_epoch and value.epoch != IS_AWAY
+        if not has_missed_a_response or beat.owned is None or not beat.owned <= set(value.assigned):
+            raise MemberEpochFenced(f"{beat.member_id} is at epoch {value.epoch}, not {beat.epoch}")
 
-    # --- members come, change and go
+    # --- members
 
-    def decide_member(self, beat: Beat) -> list[Entry]:
-        """Take up what a member wants. Nothing to write when it wants what it wanted before."""
+    def decide_member(self, beat: Heartbeat) -> list[Entry]:
+        """Add a member or update its subscription; nothing to write if it has not changed."""
         entries: list[Entry] = []
         known = self.members.get(beat.member_id)
         value = ConsumerMemberValue() if known is None else known.value
         returning = self._find_instance(beat.instance) if beat.epoch == JOINS and known is None else None
         if returning is not None:
-            # It has nothing after its return, but nobody else got it either: it has it back at once.
-            value = msgspec.structs.replace(self.members[returning].value, epoch=0, previous_epoch=0)
+            # Its partitions were kept for it: it gets them back at once.
+            value = self.members[returning].value
+            kept = tuple(
+                partition for partition in value.assigned if self._holders.get(partition, returning) == returning
+            )
+            value = msgspec.structs.replace(value, epoch=0, previous_epoch=0, assigned=kept)
             entries.append((ConsumerMemberKey(self.name, returning), None))
         wanted = msgspec.structs.replace(
             value,
@@ -267,12 +293,12 @@ class ConsumerGroup:
         return [(ConsumerMemberKey(self.name, member_id), None)]
 
     def decide_away(self, member_id: str) -> list[Entry]:
-        """Keep the place of a static member that will come back; it has closed what it read from."""
+        """Keep the assignment of a static member that will come back; it reads nothing meanwhile."""
         value = msgspec.structs.replace(self.members[member_id].value, epoch=IS_AWAY, revoking=())
         return [(ConsumerMemberKey(self.name, member_id), value)]
 
     def overdue(self, now_s: float) -> list[str]:
-        """Return the members that were silent, or kept what is not theirs, for too long."""
+        """Return the members that timed out: no heartbeat in a session, or no revocation in the rebalance timeout."""
         return [
             name
             for name, member in self.members.items()
@@ -280,26 +306,28 @@ class ConsumerGroup:
         ]
 
     def next_deadline_s(self) -> float | None:
-        """Return when to look at the group again if nothing happens before; None: never."""
+        """Return the next deadline of the group; None: there is none."""
         times = [at_s for member in self.members.values() for at_s in (member.deadline_s, member.revoke_until_s)]
         return min((at_s for at_s in times if at_s is not None), default=None)
 
-    # --- who is to have what
+    # --- assignments
 
     def decide_targets(self, partition_counts: Mapping[str, int], now_ms: int) -> list[Entry]:
-        """Decide who is to read what of the topics there are. Nothing to write when it is as before."""
-        wishes = {
-            name: Wish(_wanted(member.value, partition_counts), list(member.value.target), member.value.instance)
+        """Compute the target assignment. Nothing to write if it has not changed."""
+        subscriptions = {
+            name: MemberSubscription(
+                _wanted(member.value, partition_counts), list(member.value.target), member.value.instance
+            )
             for name, member in self.members.items()
         }
         assignor = self._choose_assignor()
-        targets = SERVER_ASSIGNORS[assignor](wishes, partition_counts)
+        targets = SERVER_ASSIGNORS[assignor](subscriptions, partition_counts)
         changed: list[Entry] = []
         for name, member in self.members.items():
             value = msgspec.structs.replace(
                 member.value,
                 target=tuple(sorted(targets[name])),
-                # What is deleted nobody has to give up; what comes under the same name is something else.
+                # Deleted partitions need no revocation; a topic created again under the same name is another one.
                 assigned=_existing(member.value.assigned, partition_counts),
                 revoking=_existing(member.value.revoking, partition_counts),
             )
@@ -310,7 +338,7 @@ class ConsumerGroup:
         return [(ConsumerGroupKey(self.name), ConsumerGroupValue(self.generation + 1, assignor, now_ms)), *changed]
 
     def decide_step(self, member_id: str, owned: Collection[TopicPartition] | None) -> list[Entry]:
-        """Let a member take the next step to its target. `owned`: what it has, if it said so."""
+        """Move a member one step towards its target. `owned`: the partitions it owns, if it has reported them."""
         value = self.members[member_id].value
         if value.revoking and _may_hold(owned, value.revoking):
             return []
@@ -328,16 +356,16 @@ class ConsumerGroup:
                 after = msgspec.structs.replace(after, previous_epoch=max(0, value.epoch))
         return [] if after == value else [(ConsumerMemberKey(self.name, member_id), after)]
 
-    def decide_forget(self) -> list[Entry]:
-        """Forget a group that has no members."""
+    def decide_delete(self) -> list[Entry]:
+        """Delete a group without members."""
         return [(ConsumerGroupKey(self.name), None)] if self.generation else []
 
-    # --- within
+    # --- internal
 
     def _choose_assignor(self) -> str:
-        """Return what most members ask for; of equals, the first in the alphabet.
+        """Return the assignor that most members request; in a tie, the first in alphabetical order.
 
-        A broker of another version may have let a member in that asks for an assignor that is not known here.
+        A broker of another version may have accepted a member with an assignor that is unknown here.
         """
         wanted = (member.value.assignor for member in self.members.values())
         votes = Counter(name for name in wanted if name in SERVER_ASSIGNORS)
@@ -356,10 +384,10 @@ class ConsumerGroup:
 
 
 def _wanted(value: ConsumerMemberValue, partition_counts: Mapping[str, int]) -> set[str]:
-    """Return the topics a member wants, of those there are. A pattern never means the broker's own."""
+    """Return the existing topics a member subscribes to. A pattern never matches internal topics."""
     wanted = set(value.topics).intersection(partition_counts)
     if value.pattern:
-        with suppress(InvalidTopicPattern):  # a broker of another version may have understood it
+        with suppress(InvalidTopicPattern):  # a broker of another version may have accepted it
             pattern = read_pattern(value.pattern)
             wanted.update(topic for topic in partition_counts if not is_internal(topic) and pattern.matches(topic))
     return wanted
@@ -372,5 +400,5 @@ def _existing(
 
 
 def _may_hold(owned: Collection[TopicPartition] | None, partitions: Collection[TopicPartition]) -> bool:
-    """Whether a member may still read some of these: yes, unless it says what it has and they are not there."""
+    """Whether a member may still own some of these: yes, unless it has reported that it does not."""
     return owned is None or any(partition in owned for partition in partitions)

@@ -1,8 +1,8 @@
-"""What the internal topics hold: entries, each a key and its latest value. No value: the key is gone.
+"""The entries of internal topics: each is a key and its latest value. No value: the key is deleted.
 
-The state of a coordinator is a table of these entries and nothing else, so keeping the last record of each key, as
-compaction does, keeps the state. Keys and values are MessagePack arrays; a key begins with the name of its kind. A
-field is only ever added at the end of a value, with a default, so that what an older broker wrote can be read.
+The state of a coordinator is a table of these entries and nothing else, so compaction, which keeps the last record of
+each key, keeps the state. Keys and values are MessagePack arrays; a key starts with the name of its kind. Fields are
+only added at the end of a value, with a default, so that entries of older brokers can be read.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class MemberValue(_Value, frozen=True):
 
     member_id: str
     protocols: tuple[tuple[str, bytes], ...]
-    """Names of assignors, best first, each with what the member wants in that one's own bytes."""
+    """Names of assignors in order of preference, each with the subscription as that assignor encodes it."""
     instance: str = ""
     client_id: str = ""
     host: str = ""
     session_timeout_ms: int = 30_000
     rebalance_timeout_ms: int = 60_000
     assigned_by_broker: bool = False
-    """When it leads, it leaves it to the broker to assign partitions, and to notice new ones."""
+    """If it is the group leader, the broker computes the assignment and watches for new partitions."""
     assignment: bytes = b""
 
     def metadata(self, protocol: str) -> bytes:
@@ -65,21 +65,21 @@ class GroupValue(_Value, frozen=True):
     leader: str = ""
     members: tuple[MemberValue, ...] = ()
     is_assigned: bool = True
-    """Whether every member has its assignment; until then the leader is working on it."""
+    """Whether the assignment is known; until then the group waits for its leader to compute it."""
     partition_counts: tuple[tuple[str, int], ...] = ()
-    """Number of partitions of each topic when the broker assigned them."""
+    """Number of partitions of each topic when the broker computed the assignment."""
     changed_at_ms: int = 0
 
 
 class ConsumerGroupKey(_Key, frozen=True, tag="consumer_group"):
-    """A group to whose members the broker assigns partitions one by one (KIP-848)."""
+    """A group of the consumer protocol (KIP-848)."""
 
     group: str
 
 
 class ConsumerGroupValue(_Value, frozen=True):
     epoch: int = 0
-    """Goes up whenever the target assignments change."""
+    """Incremented whenever the target assignment changes."""
     assignor: str = ""
     changed_at_ms: int = 0
 
@@ -90,28 +90,28 @@ class ConsumerMemberKey(_Key, frozen=True, tag="consumer_member"):
 
 
 class ConsumerMemberValue(_Value, frozen=True):
-    """What a member wants, what it is to have, and what it has."""
+    """The subscription of a member, its target assignment and its current one."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
-    """A regular expression: the member also wants every topic whose whole name matches."""
+    """A regular expression: the member also subscribes to every topic whose whole name matches."""
     assignor: str = ""
-    """The assignor it asks for; empty: any."""
+    """The assignor it requests; empty: any."""
     instance: str = ""
     client_id: str = ""
     host: str = ""
     rack: str = ""
     rebalance_timeout_ms: int = 60_000
     epoch: int = 0
-    """The last epoch of the group whose decision it has begun to follow; -2: a static member that is away."""
+    """The group epoch that it has reached; -2: a static member that is away."""
     previous_epoch: int = 0
-    """The one before: a member whose answer was lost still speaks of it."""
+    """The epoch before: a member that has missed a response still sends it."""
     target: tuple[TopicPartition, ...] = ()
-    """What it is to have."""
+    """Its target assignment."""
     assigned: tuple[TopicPartition, ...] = ()
-    """What it may read."""
+    """The partitions it may read."""
     revoking: tuple[TopicPartition, ...] = ()
-    """What it was told to give up and has not yet."""
+    """The partitions it has to revoke and has not confirmed yet."""
 
 
 class OffsetKey(_Key, frozen=True, tag="offset"):
@@ -130,7 +130,7 @@ class OffsetValue(_Value, frozen=True):
 
 
 class PendingKey(_Key, frozen=True, tag="pending"):
-    """An offset that counts once its producer's transaction commits."""
+    """An offset that takes effect if its producer's transaction commits."""
 
     group: str
     producer_id: int
@@ -148,10 +148,10 @@ class PendingValue(_Value, frozen=True):
 
 class TransactionState(Enum):
     EMPTY = "empty"
-    """No transaction was begun yet by this holder of the id."""
+    """The current producer of the transactional id has not begun a transaction yet."""
     ONGOING = "ongoing"
     COMMITTING = "committing"
-    """It will be committed, whatever happens; the markers are being written."""
+    """The decision to commit is final; the markers are being written."""
     ABORTING = "aborting"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -166,7 +166,7 @@ class TransactionState(Enum):
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes a batch: an id that is given out once, and how often it has been renewed."""
+    """Producer id and producer epoch. An id is allocated once; a new epoch fences older ones."""
 
     producer_id: int
     epoch: int
@@ -179,7 +179,7 @@ class EndedValue(_Value, frozen=True):
     successor: ProducerIdentity
     committed: bool
     by_broker: bool = False
-    """The broker aborted it by itself: it was open for too long, or the broker crashed."""
+    """The broker aborted it: it timed out, or the broker crashed."""
 
 
 class TransactionKey(_Key, frozen=True, tag="transaction"):
@@ -187,21 +187,28 @@ class TransactionKey(_Key, frozen=True, tag="transaction"):
 
 
 class TransactionValue(_Value, frozen=True):
-    """What is known of a transactional id."""
+    """The state of a transactional id."""
 
     producer: ProducerIdentity
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: tuple[TopicPartition, ...] = ()
-    """Where the transaction has written, or is about to."""
+    """The partitions of the transaction: it has written there, or may do so."""
     groups: tuple[str, ...] = ()
-    """Whose offsets it is about to commit."""
+    """The groups whose offsets it commits."""
     began_at_ms: int = -1
     changed_at_ms: int = 0
     successor: ProducerIdentity | None = None
-    """While it ends: who the producer is afterwards."""
+    """While it ends: the producer id and epoch of the next transaction."""
     by_broker: bool = False
     ended: EndedValue | None = None
+
+    def __post_init__(self) -> None:
+        if self.state.is_ending:
+            if self.successor is None:
+                raise ValueError("an ending transaction has no successor")
+            if self.successor.producer_id == self.producer.producer_id and self.successor.epoch < self.producer.epoch:
+                raise ValueError("the epoch of the successor goes back")
 
 
 class QueryKey(_Key, frozen=True, tag="query"):
@@ -238,14 +245,14 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def encode_entries(entries: Iterable[Entry], *, now_ms: int) -> bytearray:
-    """Return one batch with these entries: all of them will be in the log, or none."""
+    """Return one batch with these entries, so that they are written atomically."""
     encode = _ENCODER.encode
     rows = [(encode(key), None if value is None else encode(value)) for key, value in entries]
     return encode_batch(rows, timestamp_ms=now_ms)
 
 
 class Unreadable(NamedTuple):
-    """A record of an internal topic that is no entry of it, whoever wrote it."""
+    """A record of an internal topic that cannot be read as an entry."""
 
     offset: int
     reason: str
@@ -256,9 +263,9 @@ class Unreadable(NamedTuple):
 def read_entries(
     run: Buffer, kinds: tuple[type[Key], ...], belongs: Callable[[Key], bool] = lambda _: True
 ) -> Iterator[Entry | Unreadable]:
-    """Yield what a run of batches holds, in order: entries of these kinds, and whatever else was found there.
+    """Yield the content of consecutive batches, in order: entries of these kinds, and unreadable records.
 
-    `belongs` tells whether a key is one of this partition: nobody would look for it here otherwise.
+    `belongs` returns whether a key is in the right partition: in another one it would never be looked up.
     """
     view = memoryview(run)
     for position, header in split_batches(run):

@@ -1,12 +1,12 @@
-"""One group: its members, the generation they are in, and how it gets to the next one. Time is passed in.
+"""One group of the classic protocol: its members, their generation, and the rebalance to the next. Time is passed in.
 
-    EMPTY ──join──▶ PREPARING ──all have joined, or time is over──▶ COMPLETING ──the leader has assigned────▶ STABLE
-                        ▲                                        └──the broker has assigned────▶ STABLE
-                        └─────── a member comes, goes, or wants something else ──────────┘
+    EMPTY ──join──▶ PREPARING ──all have joined, or timeout──▶ COMPLETING ──the leader has assigned──▶ STABLE
+                        ▲                                   └──the broker has assigned──▶ STABLE
+                        └─────── a member joins, leaves, or changes its subscription ───────┘
 
-What survives a crash is a `GroupValue`, written when a generation begins and when its assignments are known. Members
-that are joining the next generation are known only here; after a crash they join again. A generation is in the log
-before any member is told its number, so a number never means two things.
+The `GroupValue` survives a crash; it is written when a generation begins and when its assignment is known. Members that
+are joining the next generation are only in memory; after a crash they rejoin. A generation is in the log before any
+member gets its number, so a number is never used twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from flymq.model.errors import (
 from flymq.model.names import TopicPartition
 
 CONSUMER = "consumer"
-"""The kind of a group whose members read partitions."""
+"""The protocol type of groups of consumers."""
 
 
 class GroupState(Enum):
@@ -43,34 +43,34 @@ class GroupState(Enum):
     PREPARING = "preparing"
     COMPLETING = "completing"
     RECONCILING = "reconciling"
-    """Only in a `ConsumerGroup`: its members are on their way to their targets."""
+    """Only in a `ConsumerGroup`: some members have not reached their target assignment."""
     STABLE = "stable"
     DEAD = "dead"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What a group may be like."""
+    """The limits and timeouts of groups."""
 
     members_max: int = 1_000
     session_timeout_ms_min: int = 1_000
     session_timeout_ms_max: int = 30 * 60_000
     consumer_session_timeout_ms: int = 45_000
-    """That of members of a `ConsumerGroup`, which do not choose it …"""
+    """The session timeout of members of a `ConsumerGroup`, which do not choose it …"""
     consumer_heartbeat_ms: int = 3_000
-    """… and how often they are told to speak."""
+    """… and their heartbeat interval."""
     quiet_ms: int = 100
-    """A new group waits for further members until none has come for so long …"""
+    """Initial rebalance delay: a new group waits for more members until none has joined for this long …"""
     quiet_ms_max: int = 3_000
     """… but no longer than this."""
     offset_metadata_bytes_max: int = 4_096
     offset_retention_ms: int = 7 * 24 * 60 * 60_000
-    """How long offsets are kept that nobody uses."""
+    """How long unused offsets are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a member says when it joins."""
+    """A request to join."""
 
     protocols: tuple[tuple[str, bytes], ...]
     member_id: str = ""
@@ -89,15 +89,15 @@ class Join:
 
 @dataclass(slots=True)
 class Member:
-    """A member, and what is known of it since it last spoke."""
+    """A member and its state in the current rebalance."""
 
     value: MemberValue
     is_joining: bool = False
     """It waits for the next generation."""
     is_syncing: bool = False
-    """It waits for, or has got, its assignment of this generation."""
+    """It waits for its assignment in this generation, or has received it."""
     deadline_s: float | None = None
-    """Taken for dead then, unless it speaks or waits for us."""
+    """The end of its session, unless it sends a request or waits for a response."""
 
     @property
     def member_id(self) -> str:
@@ -112,7 +112,7 @@ class Member:
 
 
 class Group:
-    """One group. Methods check and move what a crash may forget; `decide_*` return what must be written first."""
+    """One group. Methods change state that may be lost in a crash; `decide_*` return the entries to write first."""
 
     def __init__(self, name: str, limits: GroupLimits) -> None:
         self.name = name
@@ -122,8 +122,8 @@ class Group:
         self.members: dict[str, Member] = {}
         self.kind = CONSUMER
         self.is_dead = False
-        self._promised: dict[str, float] = {}  # ids given to members that have not come with them yet → until when
-        self._replaced: dict[str, str] = {}  # ids of static members that came back under another → their instance
+        self._promised: dict[str, float] = {}  # ids of pending members, which have not joined with them yet → deadline
+        self._replaced: dict[str, str] = {}  # former ids of static members that have restarted → instance id
         self._join_until_s: float | None = None  # set while PREPARING
         self._quiet_until_s = 0.0
         self._began_s = 0.0
@@ -149,11 +149,11 @@ class Group:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has left nothing in the log and nobody is about to join."""
+        """Whether it has no state in the log and no pending member."""
         return not (self.members or self._promised or self.offsets or self.generation)
 
     def topics(self) -> set[str]:
-        """What the members want to read, as far as they say it in a way the broker understands."""
+        """The topics that members subscribe to, if the broker can read their subscriptions."""
         wanted: set[str] = set()
         if self.kind == CONSUMER:
             for member in self.members.values():
@@ -162,13 +162,13 @@ class Group:
         return wanted
 
     def assignments(self) -> dict[str, list[TopicPartition]]:
-        """Return what each member reads, as far as it is written in a way the broker understands."""
+        """Return the assignment of each member; empty if the broker cannot read it."""
         return {name: understand_assignment(member.value.assignment) for name, member in self.members.items()}
 
     # --- apply
 
     def apply(self, value: GroupValue | None) -> None:
-        """Take over what the log says of the group."""
+        """Apply an entry of the log."""
         if value is None:
             self.value, self.members, self._join_until_s = GroupValue(), {}, None
             return
@@ -190,52 +190,56 @@ class Group:
                 if member.is_joining:
                     member.deadline_s = None
                 member.is_joining = member.is_syncing = False
-        else:  # those on their way into the next generation stay on it
+        else:  # members that are joining the next generation are kept
             members |= {name: member for name, member in self.members.items() if name not in before | set(members)}
         self.members = members
 
     def begin_sessions(self, now_s: float) -> None:
-        """Count the silence of those who are here from now: a generation has begun, or the broker has."""
+        """Start the sessions that are not running: a generation has begun, or the broker has started."""
         for member in self.members.values():
             if member.deadline_s is None:
                 member.touch(now_s)
         if self.state is GroupState.COMPLETING:
             self._sync_until_s = now_s + self._rebalance_timeout_s()
 
-    # --- members come
+    # --- join
 
     def check_join(self, join: Join) -> None:
-        """Raise what is wrong with a request to join."""
+        """Raise an error if a request to join is invalid."""
         limits = self.limits
         if not limits.session_timeout_ms_min <= join.session_timeout_ms <= limits.session_timeout_ms_max:
             raise InvalidSessionTimeout(
-                f"a session timeout is {limits.session_timeout_ms_min} to {limits.session_timeout_ms_max} ms, "
+                f"the session timeout must be {limits.session_timeout_ms_min} to {limits.session_timeout_ms_max} ms, "
                 f"not {join.session_timeout_ms}"
             )
         others = [member for member in self.members.values() if not self._is_same(member, join)]
         if not join.protocols:
             raise InconsistentAssignors("a member needs at least one assignor")
         if others and join.kind != self.kind:
-            raise InconsistentAssignors(f"the group {self.name!r} is of the kind {self.kind!r}, not {join.kind!r}")
+            raise InconsistentAssignors(
+                f"the group {self.name!r} has the protocol type {self.kind!r}, not {join.kind!r}"
+            )
         if others and not join.names.intersection(*(member.names for member in others)):
-            raise InconsistentAssignors(f"no assignor of {sorted(join.names)} suits all of the group {self.name!r}")
+            raise InconsistentAssignors(
+                f"no assignor of {sorted(join.names)} is supported by all members of the group {self.name!r}"
+            )
         if len(others) >= limits.members_max:
             raise GroupFull(f"the group {self.name!r} has {len(others)} members already")
 
     def promise_id(self, member_id: str, join: Join, now_s: float) -> MemberIdRequired:
-        """Keep a place for a new member that must come back with its id: a lost answer then leaves no ghost."""
+        """Reserve the id of a new member, which must join again with it: so a lost response leaves no dead member."""
         self._promised[member_id] = now_s + join.session_timeout_ms / 1000
         error = MemberIdRequired(f"join again as {member_id}")
         error.member_id = member_id
         return error
 
     def find_replaced(self, join: Join) -> str | None:
-        """Return the id of the static member that comes back without knowing it."""
+        """Return the current id of the static member that joins after a restart."""
         found = None if join.member_id else self._find_instance(join.instance)
         return None if found is None else found.member_id
 
     def decide_replace(self, old_member_id: str, new_member_id: str) -> list[Entry]:
-        """Let a static member go on in its own place under a new id. Nothing to write if it is in no generation yet."""
+        """Give a static member a new id in its generation. Nothing to write if it is in no generation yet."""
         if all(saved.member_id != old_member_id for saved in self.value.members):
             return []
         members = tuple(
@@ -246,7 +250,7 @@ class Group:
         return [(GroupKey(self.name), msgspec.structs.replace(self.value, members=members, leader=leader))]
 
     def replace(self, old_member_id: str, new_member_id: str) -> None:
-        """Fence the old id, after what was decided has been applied."""
+        """Fence the old id, after the entries of `decide_replace` were applied."""
         old = self.members.pop(old_member_id, None)
         if old is not None:
             self.members[new_member_id] = Member(msgspec.structs.replace(old.value, member_id=new_member_id))
@@ -255,7 +259,7 @@ class Group:
             del self._replaced[next(iter(self._replaced))]
 
     def join(self, join: Join, new_member_id: str, now_s: float) -> str:
-        """Let a member in, or let it go on; return its id. When the group is PREPARING afterwards, it has to wait."""
+        """Add a member, or let it rejoin; return its id. If the group is PREPARING afterwards, it has to wait."""
         member_id = join.member_id or new_member_id
         saved = MemberValue(
             member_id,
@@ -280,9 +284,9 @@ class Group:
             return member_id
         self._check_instance(member_id, join.instance)
         leads_itself = member_id == self.value.leader and not join.assigned_by_broker
-        # A leader that joins again wants to assign again; one that returns under its instance name only its place.
-        calls_together = leads_itself and bool(join.member_id) and self.state is GroupState.STABLE
-        wants_change = calls_together or member.value.protocols != join.protocols
+        # A leader rejoins to trigger a rebalance, except a static one after a restart.
+        triggers_rebalance = leads_itself and bool(join.member_id) and self.state is GroupState.STABLE
+        wants_change = triggers_rebalance or member.value.protocols != join.protocols
         member.value = msgspec.structs.replace(saved, assignment=member.value.assignment)
         member.touch(now_s)
         if wants_change:
@@ -292,7 +296,7 @@ class Group:
         return member_id
 
     def stop_waiting(self, member_id: str, now_s: float, *, was_told_its_id: bool) -> None:
-        """The connection on which a member waited to join is gone."""
+        """The connection on which a member waited to join was closed."""
         member = self.members.get(member_id)
         if member is None or not member.is_joining:
             return
@@ -301,10 +305,10 @@ class Group:
         if not was_told_its_id:
             self._remove(member_id, now_s)
 
-    # --- the next generation
+    # --- rebalance
 
     def reconsider(self, partition_counts: Mapping[str, int], now_s: float) -> None:
-        """Rebalance if there are more or fewer partitions than last time."""
+        """Rebalance if the number of partitions has changed."""
         if self.state is GroupState.STABLE and self._is_watched_by_broker(self.value.leader):
             wanted = {topic: partition_counts.get(topic, 0) for topic in self.topics()}
             if wanted != dict(self.value.partition_counts):
@@ -318,7 +322,7 @@ class Group:
         return now_s >= self._join_until_s or (everybody and (not self.members or now_s >= self._quiet_until_s))
 
     def decide_generation(self, partition_counts: Mapping[str, int], now_ms: int) -> list[Entry]:
-        """Begin the next generation with those who have come; static members keep their place for a session."""
+        """Begin the next generation with the members that have joined; static ones stay until they time out."""
         coming = [member.value for member in self.members.values() if member.is_joining or member.value.instance]
         value = GroupValue(self.generation + 1, self.kind, changed_at_ms=now_ms)
         if coming:
@@ -339,7 +343,7 @@ class Group:
     def decide_assignments(
         self, member_id: str, generation: int, assignments: Mapping[str, bytes], now_ms: int
     ) -> list[Entry]:
-        """Give every member the assignment the leader has chosen. Nothing to write when they are known already."""
+        """Store the assignment computed by the leader. Nothing to write if it is known already."""
         if self.state is not GroupState.COMPLETING or member_id != self.value.leader:
             return []
         assert generation == self.generation
@@ -350,19 +354,19 @@ class Group:
         value = msgspec.structs.replace(self.value, members=members, is_assigned=True, changed_at_ms=now_ms)
         return [(GroupKey(self.name), value)]
 
-    def decide_forget(self) -> list[Entry]:
-        """Forget a group that has no members."""
+    def decide_delete(self) -> list[Entry]:
+        """Delete a group without members."""
         return [(GroupKey(self.name), None)] if self.generation else []
 
     def sync(self, member_id: str, generation: int, now_s: float, *, instance: str = "") -> None:
-        """A member asks for its assignment; it has to wait for it unless the group is STABLE."""
+        """A member requests its assignment; it has to wait unless the group is STABLE."""
         self.heartbeat(member_id, generation, now_s, instance=instance)
         self.members[member_id].is_syncing = True
 
-    # --- members live and go
+    # --- heartbeat, leave, time out
 
     def check_member(self, member_id: str, generation: int, *, instance: str = "") -> Member:
-        """Return the member, or raise why it is none of this generation."""
+        """Return the member, or raise an error if it is not in this generation."""
         self._check_instance(member_id, instance)
         member = self.members.get(member_id)
         if member is None:
@@ -372,27 +376,25 @@ class Group:
         return member
 
     def check_commit(self, member_id: str, generation: int, *, instance: str = "", now_s: float | None = None) -> None:
-        """Raise why these may not commit. Without a member and a generation: from outside, in a group of no members."""
+        """Raise an error if a commit is not allowed. Without member and generation, it is if there are no members."""
         if generation < 0 and not member_id:
             if self.members:
-                raise UnknownMember(f"the group {self.name!r} has members: only they commit")
+                raise UnknownMember(f"the group {self.name!r} has members: only they can commit")
             return
         member = self.check_member(member_id, generation, instance=instance)
         if self.state is GroupState.COMPLETING:
-            raise RebalanceInProgress(
-                f"the group {self.name!r} is rebalancing: nobody has read anything in this generation yet"
-            )
+            raise RebalanceInProgress(f"the group {self.name!r} is rebalancing: this generation has no assignment yet")
         if now_s is not None:
             member.touch(now_s)
 
     def heartbeat(self, member_id: str, generation: int, now_s: float, *, instance: str = "") -> None:
-        """A member lives; raise what it must know."""
+        """Extend the session of a member; raise an error if it must rejoin."""
         self.check_member(member_id, generation, instance=instance).touch(now_s)
         if self.state is GroupState.PREPARING:
             raise RebalanceInProgress(f"the group {self.name!r} is rebalancing")
 
     def leave(self, member_id: str, now_s: float, *, instance: str = "") -> None:
-        """A member goes."""
+        """Remove a member."""
         if not member_id and (static := self._find_instance(instance)) is not None:
             member_id = static.member_id
         self._check_instance(member_id, instance)
@@ -403,7 +405,7 @@ class Group:
         self._remove(member_id, now_s)
 
     def expire(self, now_s: float) -> list[str]:
-        """Remove members that were silent for too long; return their ids."""
+        """Remove members that timed out; return their ids."""
         self._promised = {name: until_s for name, until_s in self._promised.items() if until_s > now_s}
         gone = [
             member.member_id
@@ -419,7 +421,7 @@ class Group:
         return gone
 
     def next_deadline_s(self) -> float | None:
-        """Return when to look at the group again if nothing happens before; None: never."""
+        """Return the next deadline of the group; None: there is none."""
         times = [
             member.deadline_s
             for member in self.members.values()
@@ -434,10 +436,10 @@ class Group:
             times.append(self._sync_until_s)
         return min(times, default=None)
 
-    # --- within
+    # --- internal
 
     def _prepare(self, now_s: float, *, is_new: bool) -> None:
-        """Call all members together for the next generation."""
+        """Start a rebalance: wait for all members to join the next generation."""
         if self._join_until_s is None:
             self._began_s = now_s
             self._quiet_until_s = now_s if self.members else now_s + self.limits.quiet_ms / 1000
@@ -455,7 +457,7 @@ class Group:
         return max((member.value.rebalance_timeout_ms for member in self.members.values()), default=0) / 1000
 
     def _is_watched_by_broker(self, leader: str) -> bool:
-        """Whether the broker, not the leader, notices new partitions, and assigns them if it knows the assignor."""
+        """Whether the broker, not the leader, watches for new partitions, and assigns them if it has the assignor."""
         member = self.members.get(leader)
         return member is not None and member.value.assigned_by_broker
 
@@ -467,19 +469,23 @@ class Group:
     def _check_instance(self, member_id: str, instance: str) -> None:
         owner = self._find_instance(instance)
         if owner is not None and owner.member_id != member_id:
-            raise MemberFenced(f"{instance!r} is now {owner.member_id} in the group {self.name!r}, not {member_id}")
+            raise MemberFenced(
+                f"the instance {instance!r} of the group {self.name!r} is {owner.member_id}, not {member_id}"
+            )
 
     def _is_same(self, member: Member, join: Join) -> bool:
         return member.member_id == join.member_id or bool(join.instance and member.value.instance == join.instance)
 
     def _unknown(self, member_id: str) -> FlyMQError:
         if member_id in self._replaced:
-            return MemberFenced(f"another member is now {self._replaced[member_id]!r} in the group {self.name!r}")
+            return MemberFenced(
+                f"the instance {self._replaced[member_id]!r} of the group {self.name!r} has a new member id"
+            )
         return UnknownMember(f"the group {self.name!r} has no member {member_id!r}")
 
 
 def _choose_protocol(members: list[MemberValue]) -> str:
-    """Return what all support and most prefer; of equals, the first in the first member's order."""
+    """Return the assignor that all support and most prefer; in a tie, the one the first member prefers."""
     common = set.intersection(*({name for name, _ in member.protocols} for member in members))
     votes = {name: 0 for name, _ in members[0].protocols if name in common}
     for member in members:

@@ -1,8 +1,8 @@
-"""All groups of one partition of `__offsets`: the table that its log, replayed, gives again.
+"""All groups of one partition of `__offsets`, as a table that is rebuilt by replaying its log.
 
-A group is of one of two types: all its members go from one generation to the next together (`Group`, which Kafka calls
-classic), or the broker assigns partitions to each one (`ConsumerGroup`). One without members can change its type; its
-offsets stay, and its generations go on, so that no number means two things.
+A group has one of two types: classic (`Group`), whose members go from one generation to the next together, or consumer
+(`ConsumerGroup`, KIP-848), whose members the broker reconciles one by one. A group without members can change its type;
+its offsets stay, and its generation continues, so that a number is never used twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ G = TypeVar("G", Group, ConsumerGroup)
 
 
 class GroupTable:
-    """Groups by name. One exists from its first member or commit on."""
+    """Groups by name. A group is created by its first member or commit."""
 
     kinds: ClassVar[tuple[type[Key], ...]] = (GroupKey, ConsumerGroupKey, ConsumerMemberKey, OffsetKey, PendingKey)
 
@@ -62,10 +62,10 @@ class GroupTable:
             group.is_dead = True
             self._groups.pop(group.name, None)
 
-    # --- the two types
+    # --- group types
 
     def decide_type(self, name: str, type_: type[Group] | type[ConsumerGroup], now_ms: int) -> list[Entry]:
-        """Make the group one of this type. Nothing to write if it is; refused if it is not and has members."""
+        """Give the group this type. Nothing to write if it has it; an error if it has another one and members."""
         group = self._groups.get(name)
         if isinstance(group, type_) or (group is None and type_ is Group):
             return []
@@ -75,13 +75,13 @@ class GroupTable:
             if group.state is not GroupState.EMPTY:
                 raise OtherGroupType(f"the group {name!r} has {len(group.members)} members of the other group protocol")
             number = group.generation
-            entries += group.decide_forget()
+            entries += group.decide_delete()
         if type_ is Group:
             return [*entries, (GroupKey(name), GroupValue(number, changed_at_ms=now_ms))]
         return [*entries, (ConsumerGroupKey(name), ConsumerGroupValue(number + 1, changed_at_ms=now_ms))]
 
     def _become(self, type_: type[G], name: str) -> G:
-        """Return the group as one of this type."""
+        """Return the group with this type."""
         group = self._groups.get(name)
         if isinstance(group, type_):
             return group
@@ -92,10 +92,32 @@ class GroupTable:
         self._groups[name] = found
         return found
 
-    # --- from the log and back
+    # --- apply
+
+    def check(self, entries: Iterable[Entry]) -> None:
+        """Assert what every decision must keep true. Called before the entries are written.
+
+        It is not part of `apply`: a log may contain anything, and its replay must not stop the broker.
+        """
+        members: dict[str, dict[str, ConsumerMemberValue | None]] = {}
+        for key, value in entries:
+            if isinstance(value, (GroupValue, ConsumerGroupValue)):
+                assert isinstance(key, (GroupKey, ConsumerGroupKey))
+                number = value.generation if isinstance(value, GroupValue) else value.epoch
+                known = self._groups.get(key.group)
+                assert known is None or number >= known.generation, (
+                    f"{key.group}: the generation goes back from {known.generation} to {number}"
+                )
+            elif isinstance(key, ConsumerMemberKey):
+                assert value is None or isinstance(value, ConsumerMemberValue)
+                members.setdefault(key.group, {})[key.member_id] = value
+        for name, changes in members.items():
+            group = self._groups.get(name)
+            if isinstance(group, ConsumerGroup):
+                group.check_members(changes)
 
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Bring the state up to date with entries that are in the log."""
+        """Apply entries of the log."""
         for key, value in entries:
             assert isinstance(key, (GroupKey, ConsumerGroupKey, ConsumerMemberKey, OffsetKey, PendingKey))
             if isinstance(key, (OffsetKey, PendingKey)):
@@ -109,7 +131,7 @@ class GroupTable:
     def _apply_group(self, key: GroupKey | ConsumerGroupKey | ConsumerMemberKey, value: Value | None) -> None:
         type_ = Group if isinstance(key, GroupKey) else ConsumerGroup
         if value is None and not isinstance(self._groups.get(key.group), type_):
-            return  # it has become one of the other type since
+            return  # its type has changed since
         if isinstance(key, GroupKey):
             assert value is None or isinstance(value, GroupValue)
             self._become(Group, key.group).apply(value)
@@ -121,7 +143,7 @@ class GroupTable:
             self._become(ConsumerGroup, key.group).apply_member(key.member_id, value)
 
     def entries(self) -> dict[Key, Value]:
-        """Return the table as the log would have it after compaction."""
+        """Return the entries that compaction would keep."""
         found: dict[Key, Value] = {}
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):

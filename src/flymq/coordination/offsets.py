@@ -1,4 +1,4 @@
-"""How far one group has read: committed offsets, and those that wait for a transaction to commit."""
+"""The committed offsets of one group, and the pending ones of open transactions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ V = TypeVar("V")
 
 
 class Offsets:
-    """The offsets of one group, as its log has them."""
+    """The offsets of one group."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self.committed: dict[TopicPartition, OffsetValue] = {}
         self.pending: dict[int, dict[TopicPartition, PendingValue]] = {}
-        """Producer id → what its open transaction is about to commit."""
+        """Producer id → the offsets of its open transaction."""
 
     def __bool__(self) -> bool:
         return bool(self.committed or self.pending)
@@ -27,7 +27,7 @@ class Offsets:
         return any(partition in offsets for offsets in self.pending.values())
 
     def waiting_for(self) -> set[ProducerIdentity]:
-        """Return whose transactions are about to commit offsets."""
+        """Return the producers of open transactions with offsets."""
         return {
             ProducerIdentity(producer_id, value.epoch)
             for producer_id, offsets in self.pending.items()
@@ -49,17 +49,19 @@ class Offsets:
     # --- decide
 
     def decide_commit(self, offsets: Mapping[TopicPartition, OffsetValue]) -> list[Entry]:
+        _check(offsets)
         return [(self._key(partition), value) for partition, value in offsets.items()]
 
     def decide_pend(self, producer: ProducerIdentity, offsets: Mapping[TopicPartition, OffsetValue]) -> list[Entry]:
-        """Keep offsets until the producer's transaction ends."""
+        """Hold offsets until the producer's transaction ends."""
+        _check(offsets)
         return [
             (self._pending_key(producer.producer_id, partition), PendingValue(producer.epoch, value))
             for partition, value in offsets.items()
         ]
 
     def decide_end(self, producer: ProducerIdentity, *, committed: bool) -> list[Entry]:
-        """Let the offsets of a transaction count, or drop them. Once done, doing it again changes nothing."""
+        """Commit or drop the offsets of a transaction. Idempotent."""
         entries: list[Entry] = []
         for partition, value in self.pending.get(producer.producer_id, {}).items():
             if value.epoch == producer.epoch:
@@ -68,18 +70,18 @@ class Offsets:
                 entries.append((self._pending_key(producer.producer_id, partition), None))
         return entries
 
-    def decide_forget(self, partitions: Collection[TopicPartition]) -> list[Entry]:
-        """Forget what was committed for these partitions; what a transaction is about to commit stays its own."""
+    def decide_delete(self, partitions: Collection[TopicPartition]) -> list[Entry]:
+        """Delete the committed offsets of these partitions; pending ones stay."""
         return [(self._key(partition), None) for partition in partitions if partition in self.committed]
 
-    def decide_forget_all(self) -> list[Entry]:
+    def decide_delete_all(self) -> list[Entry]:
         entries: list[Entry] = [(self._key(partition), None) for partition in self.committed]
         for producer_id, offsets in self.pending.items():
             entries += [(self._pending_key(producer_id, partition), None) for partition in offsets]
         return entries
 
     def unused_since(self, before_ms: int, *, but_topics: Collection[str] = ()) -> list[TopicPartition]:
-        """Return partitions whose last commit is older, except those of the topics in use."""
+        """Return the partitions whose last commit is older, except those of `but_topics`."""
         return [
             partition
             for partition, value in self.committed.items()
@@ -91,6 +93,11 @@ class Offsets:
 
     def _pending_key(self, producer_id: int, partition: TopicPartition) -> PendingKey:
         return PendingKey(self._group, producer_id, partition.topic, partition.partition)
+
+
+def _check(offsets: Mapping[TopicPartition, OffsetValue]) -> None:
+    for partition, value in offsets.items():
+        assert value.offset >= 0, f"the offset committed for {partition} is {value.offset}"
 
 
 def _put(table: dict[TopicPartition, V], partition: TopicPartition, value: V | None) -> None:

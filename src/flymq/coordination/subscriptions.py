@@ -1,7 +1,7 @@
-"""What a member of a consumer group wants and what it gets, in the bytes that Kafka's consumers exchange.
+"""Subscriptions and assignments of group members, in the encoding of Kafka's consumer protocol.
 
-The broker assigns partitions for native members and leaves it to the leader for Kafka's. Because both write these same
-bytes, members of both kinds can be in one group.
+The broker computes the assignment for native members, the group leader does for Kafka clients. Both use this encoding,
+so members of both protocols can be in one group.
 
     subscription   version i16 | topics [string] | user data: bytes | from 1: owned partitions | from 2: generation i32
                    | from 3: rack: nullable string
@@ -29,7 +29,7 @@ _ASSIGNMENT_VERSION = 1
 
 @dataclass(slots=True)
 class Subscription:
-    """What a member wants, and what it holds while it asks."""
+    """The topics a member subscribes to, and the partitions it owns."""
 
     topics: list[str]
     owned: list[TopicPartition] = field(default_factory=list)
@@ -44,7 +44,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def understand(raw: bytes) -> Subscription:
-    """Read a subscription; bytes that are none want nothing the broker could give, and are only passed on."""
+    """Parse a subscription; an empty one if the encoding is unknown to the broker, which then only passes it on."""
     try:
         return parse_subscription(raw)
     except InvalidRequest:
@@ -52,7 +52,7 @@ def understand(raw: bytes) -> Subscription:
 
 
 def parse_subscription(raw: bytes) -> Subscription:
-    """Read a subscription of any version; raise `InvalidRequest` when it is none."""
+    """Parse a subscription of any version; raise `InvalidRequest` if it is invalid."""
     reader = _Reader(raw)
     version = reader.i16()
     topics = [reader.string() for _ in range(reader.count())]
@@ -66,7 +66,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def parse_assignment(raw: bytes) -> list[TopicPartition]:
-    """Read a member's assignment; raise `InvalidRequest` when it is none. No bytes at all are an empty one."""
+    """Parse an assignment; raise `InvalidRequest` if it is invalid. No bytes are an empty assignment."""
     if not raw:
         return []
     reader = _Reader(raw)
@@ -75,7 +75,7 @@ def parse_assignment(raw: bytes) -> list[TopicPartition]:
 
 
 def understand_assignment(raw: bytes) -> list[TopicPartition]:
-    """Read a member's assignment; nothing if its leader wrote it in a format of its own."""
+    """Parse an assignment; an empty one if the encoding is unknown to the broker."""
     try:
         return parse_assignment(raw)
     except InvalidRequest:
@@ -100,7 +100,7 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Reads values one after the other; whatever is missing is one error."""
+    """Reads values sequentially; raises `InvalidRequest` at the end of the bytes."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -113,17 +113,17 @@ class _Reader:
         return self._unpack(_I32)
 
     def count(self) -> int:
-        """How many elements follow; each takes two bytes at least, so a wild number is refused before it is used."""
+        """Read an array length. One that is too large is rejected before use: an element has at least two bytes."""
         count = max(0, self.i32())
         if count > (len(self._raw) - self._at) // 2:
-            raise InvalidRequest(f"a group member's bytes promise {count} elements and end before them")
+            raise InvalidRequest(f"member metadata: an array of {count} elements is truncated")
         return count
 
     def string(self) -> str:
         try:
             return self._take(max(0, self.i16())).decode()
         except UnicodeDecodeError:
-            raise InvalidRequest("a name in a group member's bytes is not UTF-8") from None
+            raise InvalidRequest("member metadata: a name is not UTF-8") from None
 
     def blob(self) -> bytes:
         return self._take(max(0, self.i32()))
@@ -139,13 +139,13 @@ class _Reader:
         try:
             value: int = form.unpack_from(self._raw, self._at)[0]
         except StructError:
-            raise InvalidRequest("a group member's bytes end too early") from None
+            raise InvalidRequest("member metadata is truncated") from None
         self._at += form.size
         return value
 
     def _take(self, size: int) -> bytes:
         taken = self._raw[self._at : self._at + size]
         if len(taken) < size:
-            raise InvalidRequest("a group member's bytes end too early")
+            raise InvalidRequest("member metadata is truncated")
         self._at += size
         return taken

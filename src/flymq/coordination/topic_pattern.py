@@ -1,7 +1,7 @@
-"""Patterns of topic names: RE2's language, as in Kafka's brokers, matched against the whole name.
+"""Topic patterns: RE2 regular expressions, as in Kafka's brokers, matched against the whole name.
 
-Members choose a pattern and the broker runs it, so no pattern may keep the broker busy. RE2 reads a name once, however
-the pattern is written; the limits here bound what a pattern costs to compile, to keep and to match.
+Clients send a pattern and the broker runs it, so no pattern may block the broker. RE2 matches in linear time, whatever
+the pattern; the limits here bound the cost to compile, to keep and to match it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ PATTERN_LENGTH_MAX = 1_000
 _PROGRAM_SIZE_MAX = 2_000
 """Instructions of the compiled pattern: a character is one, `.` is eight. Any list of names fits."""
 _MEMORY_BYTES_MAX = 1 << 20
-"""What RE2 may use for one pattern. With less, or larger programs, its cache of states does not fit, and a hostile
-pattern takes a hundred times as long for a name."""
+"""Memory of RE2 for one pattern. With less, or with larger programs, its state cache does not fit, and a hostile
+pattern takes a hundred times as long to match a name."""
 
 
 class TopicPattern:
-    """A pattern that is ready to be used. Raises `InvalidTopicPattern` when it is none."""
+    """A compiled pattern. Raises `InvalidTopicPattern` if it is invalid."""
 
     def __init__(self, text: str) -> None:
         if len(text) > PATTERN_LENGTH_MAX:
-            raise InvalidTopicPattern(f"a pattern has at most {PATTERN_LENGTH_MAX} characters, this one {len(text)}")
+            raise InvalidTopicPattern(
+                f"a pattern has at most {PATTERN_LENGTH_MAX} characters, this one has {len(text)}"
+            )
         self.text = text
         self._compiled = _compile(text)
 
@@ -51,8 +53,8 @@ def _compile(text: str) -> Any:
 def _options() -> re2.Options:
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES_MAX
-    options.never_capture = True  # whether it matches is all we ask
-    options.log_errors = False  # to stderr, past our log
+    options.never_capture = True  # only whether it matches is needed
+    options.log_errors = False  # they would go to stderr, not to the log
     return options
 
 

@@ -1,4 +1,4 @@
-"""All transactional ids and queries of one partition of `__transactions`: what its log, replayed, gives again."""
+"""All transactional ids and queries of one partition of `__transactions`, rebuilt by replaying its log."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import ClassVar, TypeVar
 
 from flymq.coordination.attempts import Attempt, parse_attempt
 from flymq.coordination.entries import Entry, Key, QueryKey, QueryValue, TransactionKey, TransactionValue, Value
-from flymq.coordination.transactions import TransactionLimits
+from flymq.coordination.transactions import TransactionLimits, check_successor
 
 V = TypeVar("V")
 
 
 class TransactionTable:
-    """Transactional ids, and how far each query has come."""
+    """Transactional ids, and the last committed batch of each query."""
 
     kinds: ClassVar[tuple[type[Key], ...]] = (TransactionKey, QueryKey)
 
@@ -38,12 +38,30 @@ class TransactionTable:
         return last_batch is not None and attempt.batch <= last_batch
 
     def attempts(self, query: str) -> Iterator[tuple[str, TransactionValue]]:
-        """Yield the attempts of a query that are still known."""
+        """Yield the attempts of a query."""
         for transactional_id in sorted(self._attempts.get(query, ())):
             yield transactional_id, self._transactions[transactional_id]
 
+    def check(self, entries: Iterable[Entry]) -> None:
+        """Assert what every decision must keep true. Called before the entries are written.
+
+        It is not part of `apply`: a log may contain anything, and its replay must not stop the broker.
+        """
+        for key, value in entries:
+            if isinstance(value, QueryValue):
+                assert isinstance(key, QueryKey)
+                last_batch = self.last_batch(key.query)
+                assert last_batch is None or value.last_batch > last_batch, (
+                    f"{key.query}: the last batch goes back from {last_batch} to {value.last_batch}"
+                )
+            elif isinstance(value, TransactionValue):
+                assert isinstance(key, TransactionKey)
+                known = self._transactions.get(key.transactional_id)
+                if known is not None:
+                    check_successor(key.transactional_id, known, value)
+
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Bring the state up to date with entries that are in the log."""
+        """Apply entries of the log."""
         for key, value in entries:
             if isinstance(key, QueryKey):
                 assert value is None or isinstance(value, QueryValue)
@@ -67,12 +85,12 @@ class TransactionTable:
                 del self._attempts[attempt.query]
 
     def entries(self) -> dict[Key, Value]:
-        """Return the table as the log would have it after compaction."""
+        """Return the entries that compaction would keep."""
         found: dict[Key, Value] = {TransactionKey(name): value for name, value in self._transactions.items()}
         return found | {QueryKey(query): value for query, value in self._queries.items()}
 
     def decide_expire(self, now_ms: int, limits: TransactionLimits) -> list[Entry]:
-        """Forget what nobody has used for long."""
+        """Delete transactional ids and queries that were not used for long."""
         entries: list[Entry] = [
             (TransactionKey(name), None)
             for name, value in self._transactions.items()

@@ -1,11 +1,11 @@
-"""What is known of each transactional id, and what may become of it.
+"""The states of a transactional id.
 
     EMPTY ──begin──▶ ONGOING ──commit──▶ COMMITTING ──all markers are written──▶ COMMITTED ──begin──▶ ONGOING …
-                        └──abort, timeout, a new holder──▶ ABORTING ──▶ ABORTED ──begin──▶ …
+                        └──abort, timeout, new producer──▶ ABORTING ──▶ ABORTED ──begin──▶ …
 
-Once COMMITTING is in the log, the transaction is committed: whatever crashes, the markers are written afterwards. Until
-then it can only be aborted. With every transaction the producer gets a new epoch, and the marker that ends it carries
-that epoch already, so a batch or a request that comes late is told apart from those of the next transaction.
+Once COMMITTING is in the log, the transaction is committed: after a crash, the markers are still written. Until then it
+can only be aborted. With every transaction the producer gets a new epoch, which the end marker of the last one already
+carries, so a late batch or request cannot be confused with those of the next transaction.
 """
 
 from __future__ import annotations
@@ -32,39 +32,44 @@ from flymq.model.errors import (
 )
 from flymq.model.names import TopicPartition
 
-EPOCH_MAX = (1 << 15) - 2  # the marker of the last transaction has one more, and 15 bits hold it
+EPOCH_MAX = (1 << 15) - 2  # the marker of the last transaction has one more, which must fit into 15 bits
+
+_OUTCOMES = {
+    TransactionState.COMMITTING: TransactionState.COMMITTED,
+    TransactionState.ABORTING: TransactionState.ABORTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
     timeout_ms_max: int = 60 * 60_000
     idle_ms_max: int = 7 * 24 * 60 * 60_000
-    """How long a transactional id is remembered that nobody uses."""
+    """How long an unused transactional id is kept."""
     query_idle_ms_max: int = 365 * 24 * 60 * 60_000
-    """How long the last batch of a query is remembered."""
+    """How long the last batch of an unused query is kept."""
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
 def check_producer(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> TransactionValue:
-    """Return what is known of the id, or raise why this producer may not use it."""
+    """Return the state of the id, or raise an error if this producer must not use it."""
     if value is None:
-        raise UnknownProducer(f"the transactional id {name!r} is not known", hint="Begin with INIT_PRODUCER.")
+        raise UnknownProducer(f"unknown transactional id {name!r}", hint="Send INIT_PRODUCER first.")
     if producer != value.producer:
         if value.ended is not None and value.ended.producer == producer and value.ended.by_broker:
             raise TransactionAborted(
-                f"the broker has aborted the transaction of {name!r}: it took too long, or a crash"
+                f"the broker has aborted the transaction of {name!r}: it timed out, or the broker crashed"
             )
         raise ProducerFenced(
             f"{name!r} belongs to producer {value.producer.producer_id} at epoch {value.producer.epoch}, "
-            f"not to {producer.producer_id} at {producer.epoch}"
+            f"not to producer {producer.producer_id} at epoch {producer.epoch}"
         )
     return value
 
 
 def check_ongoing(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> TransactionValue:
-    """Return the open transaction of this producer, or raise why there is none."""
+    """Return the open transaction of this producer, or raise an error if there is none."""
     value = check_producer(name, value, producer)
     if value.state.is_ending:
         raise TransactionInProgress(f"the transaction of {name!r} is being ended")
@@ -73,11 +78,23 @@ def check_ongoing(name: str, value: TransactionValue | None, producer: ProducerI
     return value
 
 
-def find_ended(value: TransactionValue | None, producer: ProducerIdentity, *, commit: bool) -> EndedValue | None:
-    """Return the end of this producer's transaction, if it has ended as asked for already: the request is a repeat.
+def check_successor(name: str, before: TransactionValue, after: TransactionValue) -> None:
+    """Assert that a state can follow another: a producer epoch never goes back, and a decided end is final."""
+    if after.producer.producer_id == before.producer.producer_id:
+        assert after.producer.epoch >= before.producer.epoch, (
+            f"{name}: the producer epoch goes back from {before.producer.epoch} to {after.producer.epoch}"
+        )
+    if before.state.is_ending:
+        assert after.state in (before.state, _OUTCOMES[before.state]), (
+            f"{name}: the transaction was {before.state.value} and becomes {after.state.value}"
+        )
 
-    The answer is then who the producer was to be afterwards. Another one may hold the id by now: that is not its
-    business, and to be told that one's identity would make two of them.
+
+def find_ended(value: TransactionValue | None, producer: ProducerIdentity, *, commit: bool) -> EndedValue | None:
+    """Return the end of this producer's transaction, if it has already ended as requested: the request is a retry.
+
+    The response then has the successor of that end. The id may have a new producer by now, whose identity must not be
+    returned: two producers would use it.
     """
     if value is None or value.ended is None or value.ended.producer != producer:
         return None
@@ -86,7 +103,7 @@ def find_ended(value: TransactionValue | None, producer: ProducerIdentity, *, co
 
 
 def is_exhausted(value: TransactionValue | None) -> bool:
-    """Whether the producer needs a new id, since this one's epochs are used up."""
+    """Whether a new producer id is needed, since the epochs of this one are exhausted."""
     return value is not None and value.producer.epoch >= EPOCH_MAX
 
 
@@ -96,17 +113,17 @@ def is_exhausted(value: TransactionValue | None) -> bool:
 def decide_init(
     name: str, value: TransactionValue | None, fresh_producer_id: int, *, timeout_ms: int, now_ms: int
 ) -> list[Entry]:
-    """Give the id to a new holder, under an epoch that fences the one before."""
+    """Give the id to a new producer, with an epoch that fences the previous one."""
     if value is None:
         producer, ended = ProducerIdentity(fresh_producer_id, 0), None
     else:
-        assert value.state.is_idle, "an open transaction is ended first"
+        assert value.state.is_idle, "an open transaction must be ended first"
         producer, ended = _succeed(value.producer, fresh_producer_id), value.ended
     return [(TransactionKey(name), TransactionValue(producer, timeout_ms, changed_at_ms=now_ms, ended=ended))]
 
 
 def decide_begin(name: str, value: TransactionValue, *, now_ms: int) -> list[Entry]:
-    """Open a transaction. To begin one twice before anything was written is to begin it once."""
+    """Begin a transaction. Idempotent until it has written something."""
     if value.state.is_ending:
         raise TransactionInProgress(f"the last transaction of {name!r} is being ended")
     if value.state is TransactionState.ONGOING:
@@ -132,7 +149,7 @@ def decide_add(
     groups: Collection[str] = (),
     now_ms: int,
 ) -> list[Entry]:
-    """Let an open transaction reach further partitions or groups; nothing to write when it does already."""
+    """Add partitions or groups to an open transaction; nothing to write if they are part of it."""
     assert value.state is TransactionState.ONGOING
     new_partitions = tuple(partition for partition in partitions if partition not in value.partitions)
     new_groups = tuple(group for group in groups if group not in value.groups)
@@ -157,9 +174,9 @@ def decide_end(
     by_broker: bool = False,
     now_ms: int,
 ) -> list[Entry]:
-    """Say how a transaction ends. From here on nothing changes that; the markers follow.
+    """Decide how a transaction ends. This is final; the markers are written afterwards.
 
-    `keeps_epoch` is for producers that do not know of an epoch a transaction: those of Kafka before its version 4.
+    `keeps_epoch` is for producers without an epoch per transaction: Kafka clients before version 4.0.
     """
     successor = value.producer if keeps_epoch else _succeed(value.producer, fresh_producer_id)
     state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
@@ -180,8 +197,8 @@ def decide_abort_left_open(
     groups: Iterable[str] = (),
     now_ms: int,
 ) -> list[Entry]:
-    """After a crash: abort what was open, also in partitions and groups of which the log has lost the entry."""
-    assert not value.state.is_ending, "how it ends was decided"
+    """After a crash: abort an open transaction, also in partitions and groups whose entry was lost."""
+    assert not value.state.is_ending, "a decided end is final"
     left_open = replace(
         value,
         partitions=tuple(dict.fromkeys((*value.partitions, *partitions))),
@@ -191,7 +208,7 @@ def decide_abort_left_open(
 
 
 def decide_complete(name: str, value: TransactionValue, *, now_ms: int) -> list[Entry]:
-    """All markers are written: the producer may go on, as its successor."""
+    """All markers are written: the producer can begin its next transaction, as its successor."""
     assert value.successor is not None
     committed = value.state is TransactionState.COMMITTING
     completed = TransactionValue(
@@ -205,7 +222,7 @@ def decide_complete(name: str, value: TransactionValue, *, now_ms: int) -> list[
 
 
 def marker_epoch(value: TransactionValue) -> int:
-    """Return the epoch of the markers that end this transaction: one more, so that they fence its late batches."""
+    """Return the epoch of the markers of this transaction: one more, so that they fence its late batches."""
     assert value.successor is not None
     return value.producer.epoch if value.successor == value.producer else value.producer.epoch + 1
 
@@ -213,8 +230,8 @@ def marker_epoch(value: TransactionValue) -> int:
 def needs_marker(value: TransactionValue, *, open_epoch: int | None) -> bool:
     """Whether a partition still needs the marker, by the epoch of the transaction this producer has open there.
 
-    After a crash the markers are written again where they are missing, and only there: what is open under another
-    epoch belongs to a later transaction, whose beginning the log may have lost.
+    After a crash markers are written only where they are missing: a transaction that is open with another epoch is a
+    later one, whose entry may have been lost.
     """
     return open_epoch == value.producer.epoch
 

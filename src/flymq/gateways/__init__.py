@@ -1,1 +1,1 @@
-"""Translators: bytes of a protocol to calls of the broker and back. Protocols do not know each other."""
+"""Gateways: translate a protocol into calls of the service and back. Gateways do not import each other."""

@@ -1,4 +1,4 @@
-"""How much memory all connections together may hold in unfinished requests and unsent answers."""
+"""The memory budget of all connections, for incomplete requests and unsent responses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 
 class BufferBudget:
-    """A sum with a limit. Nobody is refused: who finds it exhausted stops reading until it is not."""
+    """A sum with a limit. No request is refused: while it is exhausted, connections stop reading."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._used = 0
-        self._waiting: dict[Callable[[], None], None] = {}  # a set that keeps its order
+        self._waiting: dict[Callable[[], None], None] = {}  # an ordered set
 
     @property
     def used(self) -> int:
         return self._used
 
     @property
-    def used_share(self) -> float:
+    def used_ratio(self) -> float:
         return self._used / self._bytes_max
 
     @property
@@ -26,7 +26,7 @@ class BufferBudget:
         return self._used > self._bytes_max
 
     def change(self, by: int) -> None:
-        """Take bytes, or give them back when `by` is negative."""
+        """Reserve bytes, or release them if `by` is negative."""
         self._used += by
         while self._waiting and not self.is_exhausted:
             resume = next(iter(self._waiting))
@@ -34,7 +34,7 @@ class BufferBudget:
             resume()
 
     def when_free(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once, when there is room again."""
+        """Call `resume` once, when memory is available again."""
         self._waiting[resume] = None
 
     def forget(self, resume: Callable[[], None]) -> None:

@@ -1,8 +1,7 @@
-"""What connections of all protocols have in common: who is there, how much may be in progress, when to stop reading.
+"""What connections of all protocols have in common: the caller, limits of requests in flight, and backpressure.
 
-A connection reads on only while three things hold: its answers leave (the peer reads them), not too many of its
-requests are in progress, and there is memory left. So a client that does not read, or sends without end, waits in its
-own socket; nothing grows here.
+A connection reads only while three conditions hold: the client reads its responses, not too many requests are in
+flight, and memory is available. So a client that does not read, or sends without end, blocks its own socket only.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from flymq.model.histogram import Histogram
 from flymq.wire.framing import SCRATCH_BYTES
 
 Awaited = asyncio.Future[Any] | PromptFuture[Any]
-"""What an answer waits for."""
+"""What a response waits for."""
 
 
 class AnswerLater(NamedTuple):
-    """An answer that is made from what will come. Cheaper than a coroutine, which needs a task."""
+    """A response that is built when a future is done. Cheaper than a coroutine, which needs a task."""
 
     awaited: Awaited
     answer: Callable[[Any], Any]
 
 
 def answer_when(awaited: Awaited | None, answer: Callable[[], Any]) -> Any:
-    """Answer at once, or when what is awaited is done."""
+    """Respond at once, or when the future is done."""
     return answer() if awaited is None else AnswerLater(awaited, lambda _: answer())
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one connection may take."""
+    """The limits of one connection."""
 
     inflight_max: int = 64
     request_bytes_max: int = 64 << 20
@@ -48,18 +47,18 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class SharedByConnections:
-    """What all connections of a broker share."""
+    """State common to all connections of a broker."""
 
     clock: Clock
     budget: BufferBudget
     limits: ConnectionLimits
     requests: Requests
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
-    """What the loop receives into: it reads one socket at a time. Another broker of the process has another loop."""
+    """The receive buffer: the event loop reads one socket at a time. Each broker has its own loop and buffer."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection. A protocol gives `get_buffer` and `buffer_updated`."""
+    """One connection. A protocol implements `get_buffer` and `buffer_updated`."""
 
     protocol: ClassVar[str]
 
@@ -76,11 +75,11 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_draining = False
         self._throttled_until_s = 0.0
-        self._durations: dict[int, Histogram] = {}  # by opcode: found once for each connection, not for each request
+        self._durations: dict[int, Histogram] = {}  # by opcode: looked up once per connection, not per request
         self._is_paused = False
         self._ends_when_sent = False
 
-    # --- life
+    # --- open and close
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -105,11 +104,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def inflight(self) -> int:
-        """Requests that wait for their answer."""
+        """Requests in flight."""
         return len(self._awaited)
 
     def close_when_sent(self) -> None:
-        """Send what is to be sent, then close; read nothing more."""
+        """Flush, then close; read nothing more."""
         self._ends_when_sent = True
         self._reconsider()
 
@@ -118,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that were received before this connection was chosen."""
+        """Process bytes that were received before the protocol was known."""
         rest = memoryview(data)
         while rest and self.is_open:
             room = memoryview(self.get_buffer(len(rest)))
@@ -130,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- send and wait
 
     def send(self, pieces: Sequence[Buffer | Slice]) -> None:
-        """Send at once; or with the others while answers are gathered."""
+        """Send at once, unless responses are being gathered."""
         if self._gathered is not None:
             self._gathered += pieces
         elif self._outbox is not None and self.is_open:
@@ -138,14 +137,14 @@ class Connection(asyncio.BufferedProtocol):
             self._reconsider()
 
     def send_soon(self, pieces: Sequence[Buffer | Slice]) -> None:
-        """Send together with what else is to be sent in this turn of the loop: after an fsync many answers are due."""
+        """Send in one write with other responses of this loop iteration: many are due after an fsync."""
         if self._gathered is None:
             self._gathered = []
             asyncio.get_running_loop().call_soon(self.send_gathered)
         self._gathered += pieces
 
     def gather(self) -> None:
-        """Hold back what is sent, to send it in one write with `send_gathered`."""
+        """Collect responses, to send them in one write with `send_gathered`."""
         if self._gathered is None:
             self._gathered = []
 
@@ -155,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send(gathered)
 
     def answer_later(self, awaited: Awaited, answer: Callable[[Awaited], None]) -> None:
-        """Call `answer` when it is done, if the client is still there; the wait ends with the connection."""
+        """Call `answer` when it is done, if the client is still connected; closing the connection cancels it."""
 
         def done(awaited: Awaited) -> None:
             self._awaited.pop(awaited, None)
@@ -166,17 +165,17 @@ class Connection(asyncio.BufferedProtocol):
         self._awaited[awaited] = None
         awaited.add_done_callback(done)
 
-    # --- read or not
+    # --- backpressure
 
     def throttle(self, wait_ms: int) -> None:
-        """Read nothing for so long: the client is over its quota."""
+        """Stop reading for this long: the client is over its quota."""
         if wait_ms > 0:
             self._throttled_until_s = max(self._throttled_until_s, self.shared.clock.monotonic_s() + wait_ms / 1000)
             asyncio.get_running_loop().call_later(wait_ms / 1000, self._reconsider)
             self._reconsider()
 
     def hold(self, received_bytes: int) -> None:
-        """Say how much memory an unfinished request takes."""
+        """Set the memory used by an incomplete request."""
         unsent = 0 if self._outbox is None else self._outbox.held_bytes
         self._hold(received_bytes + unsent)
 
@@ -209,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _reconsider(self) -> None:
-        """Stop reading, or read on, as things are now."""
+        """Pause or resume reading."""
         transport, outbox = self._transport, self._outbox
         if transport is None or outbox is None or transport.is_closing():
             return

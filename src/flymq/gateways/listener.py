@@ -1,11 +1,11 @@
-"""Accept connections on one port and hand each to the protocol its first bytes speak.
+"""Accept connections on one port and detect the protocol of each by its first bytes.
 
-    first byte   what comes
-    0x16         a TLS handshake, when a certificate is configured; what is inside is told apart in turn
-    0xFB         FlyMQ's own protocol
-    others       the protocols that are registered, by their first bytes
+    first byte   protocol
+    0x16         a TLS handshake, if a certificate is configured; the protocol inside is detected in the same way
+    0xFB         the native protocol
+    others       the registered protocols, by their first bytes
 
-A client counts from the moment it is accepted until it is gone, whatever it says or does not say in between.
+A connection counts towards the limit from accept to close, whether or not its protocol is known.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A protocol: how to know it, and what serves it."""
+    """A protocol: how to detect it, and how to make its connections."""
 
     name: str
     speaks: Callable[[bytes], Speaks]
-    """Whether these first bytes, at least one, are its own."""
+    """Whether these first bytes, at least one, are of this protocol."""
     connect: Callable[[], Connection]
 
 
@@ -47,7 +47,7 @@ class ListenerLimits:
 
 
 class Listener:
-    """The open door of a broker."""
+    """The listener of a broker."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Listener:
         self._tasks = tasks
         self._tls = tls
         self._port: OpenPort | None = None
-        # Ordered, not sets: what is done to all of them is done in the order in which they came.
+        # Dicts, not sets, to process connections in the order of their arrival.
         self._connections: dict[Connection, None] = {}
         self._arriving: dict[_FirstBytes, asyncio.Task[None]] = {}
         self._per_ip: Counter[str] = Counter()
         self._all_gone: asyncio.Event | None = None
         self.accepted: Counter[str] = Counter()
-        """Connections by what they speak, since the start."""
+        """Number of connections by protocol, since the start."""
         self.refused = 0
 
     @property
     def protocols(self) -> list[str]:
-        """What can be spoken here."""
+        """The supported protocols."""
         return [gateway.name for gateway in self._gateways]
 
     @property
@@ -89,7 +89,7 @@ class Listener:
     # --- open and close
 
     async def open(self, host: str, port: int, backlog: int) -> int:
-        """Listen on every address of `host`; return the port, which the system chooses when 0 is given."""
+        """Listen on all addresses of `host`; return the port, which the system chooses if 0 is given."""
         self._port = await self._network.listen(host, port, backlog, self._accept)
         self._tasks.spawn("idle connections", self._close_idle())
         return self._port.port
@@ -102,7 +102,7 @@ class Listener:
             self.drop(arriving)
 
     async def close(self, *, within_s: float) -> None:
-        """Let the connections finish what they answer, within a time; then end them."""
+        """Wait for requests in flight, up to a timeout; then close all connections."""
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close_when_sent()
@@ -123,7 +123,7 @@ class Listener:
         ip, per_ip_max = accepted.peer_host, self._limits.connections_per_ip_max
         if self.connections >= self._limits.connections_max or (per_ip_max and self._per_ip[ip] >= per_ip_max):
             self.refused += 1
-            logger.warning("refused a connection from %s: %d are open", ip, self.connections)
+            logger.warning("refused a connection from %s: %d connections are open", ip, self.connections)
             accepted.close()
             return
         self._per_ip[ip] += 1
@@ -136,15 +136,15 @@ class Listener:
         try:
             await accepted.begin(arriving, tls=self._tls, within_s=self._limits.first_bytes_timeout_s)
         except OSError as error:
-            logger.info("a connection from %s ended before it began: %s", arriving.ip, error)
+            logger.info("the handshake of a connection from %s failed: %s", arriving.ip, error)
 
     def _begun(self, accepted: Accepted, arriving: _FirstBytes, _: asyncio.Task[None]) -> None:
         if not arriving.is_connected:
-            accepted.close()  # also when the task was cancelled before it could start
+            accepted.close()  # also if the task was cancelled before it started
             self.drop(arriving)
 
     def drop(self, arriving: _FirstBytes) -> None:
-        """End it, or take note that it has ended, before it said what it speaks."""
+        """Close a connection, or note that it was closed, before its protocol was known."""
         if (beginning := self._arriving.pop(arriving, None)) is not None:
             beginning.cancel()
             arriving.end()
@@ -156,21 +156,21 @@ class Listener:
             del self._per_ip[ip]
 
     def check_tls(self, arriving: _FirstBytes, *, is_encrypted: bool) -> None:
-        """End a connection without TLS where that is required, before it can say anything."""
+        """Close a connection without TLS, if TLS is required, before it is served."""
         if self._limits.needs_tls and not is_encrypted:
             self.refused += 1
             logger.warning("refused a connection from %s: it does not use TLS, which is required", arriving.ip)
             self.drop(arriving)
 
     def choose(self, first: bytes) -> Gateway | Speaks:
-        """Return the protocol that speaks these bytes, MORE while it cannot be told, NO when there is none."""
+        """Return the protocol of these bytes; MORE: more bytes are needed; NO: unknown protocol."""
         possible = {gateway: speaks for gateway in self._gateways if (speaks := gateway.speaks(first)) != Speaks.NO}
         if Speaks.MORE in possible.values():
             return Speaks.MORE
         return next(iter(possible), Speaks.NO)
 
     def welcome(self, arriving: _FirstBytes, gateway: Gateway) -> Connection:
-        """Return a new connection of a protocol, which counts in the place of the one that has arrived."""
+        """Return a new connection of a protocol, which replaces the accepted one in the counts."""
         connection, ip = gateway.connect(), arriving.ip
         del self._arriving[arriving]
         self.accepted[gateway.name] += 1
@@ -186,7 +186,7 @@ class Listener:
         return connection
 
     async def _close_idle(self) -> None:
-        """Close connections that have been silent for too long."""
+        """Close idle connections."""
         timeout_s = self._limits.idle_timeout_s
         while timeout_s:
             await asyncio.sleep(min(timeout_s, 30.0))
@@ -197,7 +197,7 @@ class Listener:
 
 
 class _FirstBytes(asyncio.Protocol):
-    """A connection until its first bytes tell what it speaks. They may come one by one."""
+    """A connection until its protocol is known. The first bytes may arrive one by one."""
 
     def __init__(self, listener: Listener, ip: str, timeout_s: float) -> None:
         self.ip = ip
@@ -228,7 +228,7 @@ class _FirstBytes(asyncio.Protocol):
         self._first += data
         chosen = self._listener.choose(self._first)
         if chosen is Speaks.NO:
-            logger.info("no protocol starts with %s", self._first[:8].hex())
+            logger.info("unknown protocol: the first bytes are %s", self._first[:8].hex())
             self._transport.close()
         elif isinstance(chosen, Gateway):
             self._timer.cancel()

@@ -1,11 +1,11 @@
-"""What a connection has to send, in order: bytes through the transport, large slices of a log by sendfile.
+"""The send queue of a connection: bytes through the transport, large slices of a log by sendfile.
 
 A slice that sendfile cannot send (TLS, a file without a descriptor) is read piece by piece as the transport drains, so
-that it is never whole in memory.
+that it is never completely in memory.
 
-sendfile moves pages from the cache to the socket without a copy through Python, but it cannot share a socket with a
-transport that has bytes left to send. So: the transport's buffer is kept empty before a slice goes out, and while the
-socket is full the kernel tells us by a second descriptor of it, since the loop allows only one owner of each.
+sendfile moves pages from the page cache to the socket without a copy through Python, but it must not interleave with
+bytes that the transport has buffered. So the buffer of the transport is empty before a slice is sent, and while the
+socket is full it is watched by a duplicated descriptor, since the event loop allows only one owner of each.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from flymq.broker.service.records import Slice
 from flymq.model.errors import StorageError
 
 SLICE_BYTES_MIN = 256 << 10  # below, one read and one send cost less (measured; docs/performance.md)
-_SENDFILE_BYTES_MAX = 4 << 20  # at once, so that one reader does not hold up the loop
-_READ_BYTES_MAX = 1 << 20  # of a slice in memory at once
+_SENDFILE_BYTES_MAX = 4 << 20  # per call, so that one reader does not block the event loop
+_READ_BYTES_MAX = 1 << 20  # of a slice in memory at a time
 
 Buffer = bytes | bytearray | memoryview
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
 class FileSlice(Protocol):
-    """A part of a file, sent when its turn comes."""
+    """A part of a file to send."""
 
     position: int
     length: int
@@ -43,13 +43,13 @@ class Outbox:
     """The sending half of one connection."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        # pause_writing as soon as the socket takes no more, resume_writing when everything is out.
+        # pause_writing as soon as the socket is full, resume_writing when the buffer is empty.
         transport.set_write_buffer_limits(high=1, low=0)
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._can_sendfile = transport.get_extra_info("sslcontext") is None
         self._queue: deque[Buffer | FileSlice] = deque()
-        self._position = 0  # how much of the slice in front is sent
+        self._position = 0  # bytes sent of the first slice
         self._watched_fd = -1
         self._is_watching = False
 
@@ -59,13 +59,13 @@ class Outbox:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of what is not sent yet; a slice in a file takes none."""
+        """Memory of unsent bytes; a slice of a file takes none."""
         return self._transport.get_write_buffer_size() + sum(
             len(item) for item in self._queue if isinstance(item, _BUFFERS)
         )
 
     def send(self, pieces: Sequence[Buffer | Slice]) -> None:
-        """Send the pieces after all that was given before."""
+        """Add pieces to the end of the queue."""
         small: list[Buffer] = []
         for piece in pieces:
             if isinstance(piece, _BUFFERS):
@@ -84,7 +84,7 @@ class Outbox:
         self.pump()
 
     def pump(self) -> None:
-        """Send what can be sent. Called again when the transport has drained or the socket takes more."""
+        """Send as much as possible. Called again when the transport has drained or the socket is writable."""
         if self._is_watching:
             return
         while self._queue and not self._transport.is_closing():
@@ -94,12 +94,12 @@ class Outbox:
                 if item:
                     self._transport.write(item)
             elif self._transport.get_write_buffer_size():
-                return  # resume_writing comes when it is empty
+                return  # resume_writing is called when it is empty
             elif not self._send_some(item):
                 return
 
     def _send_some(self, item: FileSlice) -> bool:
-        """Send a part of the slice in front; False when the socket is full."""
+        """Send a part of the first slice; False if the socket is full."""
         descriptor = item.descriptor if self._can_sendfile else None
         try:
             sent = self._read_and_write(item) if descriptor is None else self._sendfile(item, descriptor)
@@ -109,7 +109,7 @@ class Outbox:
         except (OSError, StorageError):
             self._transport.abort()
             return False
-        if sent == 0:  # the file is shorter than it was: the rest of the promised bytes will never come
+        if sent == 0:  # the file was truncated: the rest of the announced bytes cannot be sent
             self._transport.abort()
             return False
         self._position += sent

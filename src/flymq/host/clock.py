@@ -1,4 +1,4 @@
-"""What time it is: by the wall for records and retention, by the monotonic clock for waiting."""
+"""The clock: wall-clock time for records and retention, monotonic time for timeouts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as records carry them. May jump."""
+        """Milliseconds since 1970, as in records. May jump."""
 
     def monotonic_s(self) -> float:
-        """Seconds from an unknown start. Never goes back."""
+        """Seconds since an arbitrary start. Never goes back."""
 
 
 class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    monotonic_s = staticmethod(time.monotonic)  # asked twice for each request
+    monotonic_s = staticmethod(time.monotonic)  # called twice per request
 
 
 class ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that only advances when it is moved."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

@@ -1,4 +1,4 @@
-"""SQLite on a disk: the system's file, or an image of the database on a simulated disk."""
+"""SQLite on a disk: a real file, or an image of the database on a simulated disk."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class Database(Protocol):
-    """A SQLite database that this process alone uses."""
+    """A SQLite database used by this process only."""
 
     connection: sqlite3.Connection
-    """For everything but COMMIT and closing. It begins no transaction by itself."""
+    """For everything but COMMIT and closing. It begins no transaction implicitly."""
 
     def allow_changes(self) -> None:
-        """Make ready for the first change: until then the file is as it was found."""
+        """Prepare for the first change: until then the file is not modified."""
 
     def commit(self) -> None:
-        """Commit; the change is on the disk when this returns. After an error it is not made: roll back."""
+        """Commit; the change is durable when this returns. After an error it is not made: roll back."""
 
     def close(self) -> None: ...
 
 
 class SystemDatabase:
-    """A file, which SQLite reads and writes by itself; a commit is an fsync."""
+    """A file that SQLite reads and writes itself; a commit is an fsync."""
 
     def __init__(self, path: Path) -> None:
         with contextlib.suppress(
@@ -37,7 +37,7 @@ class SystemDatabase:
         ):  # SQLite reports what is wrong with the path; its other files follow this one
             path.touch(PRIVATE_FILE)
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
-        # Exclusive: a second process is refused, and SQLite needs no memory shared between processes. Must come first.
+        # Exclusive: a second process is refused, and SQLite needs no shared memory. Must be set first.
         self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
 
     def allow_changes(self) -> None:
@@ -52,14 +52,14 @@ class SystemDatabase:
 
 
 class SimulatedDatabase:
-    """A database in memory, whose image is put on a simulated disk with every commit: whole, or not at all."""
+    """A database in memory, whose image is written to a simulated disk with every commit, atomically."""
 
     def __init__(self, disk: SimulatedDisk, path: Path) -> None:
         self._disk = disk
         self._path = path
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         if disk.exists(path):
-            # By a copy: what `serialize` returns of a database that was itself deserialized lacks the open transaction.
+            # By a copy: `serialize` of a database that was itself deserialized lacks the open transaction.
             with contextlib.closing(sqlite3.connect(":memory:")) as found:
                 found.deserialize(disk.read(path))
                 found.backup(self.connection)

@@ -1,7 +1,7 @@
-"""Files and directories, with every error of the system turned into a named one.
+"""Files and directories. Every OSError is mapped to a FlyMQ error.
 
-`Disk` is what storage uses; `SystemDisk` is the real one, `SimulatedDisk` (simulated_disk.py) can lose power.
-What is written is in the page cache; it is on the disk after `File.sync`, and a name is there after `sync_directory`.
+`Disk` is the interface that storage uses; `SystemDisk` is the real one, `SimulatedDisk` (simulated_disk.py) can lose
+power. Writes go to the page cache; they are durable after `File.sync`, and file names after `sync_directory`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Buffer = bytes | bytearray | memoryview
 
 ASIDE_SUFFIX = ".tmp"
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
-"""Permissions: what a broker stores is for its own user alone."""
+"""Permissions: only the user of the broker can access its data."""
 _PIECES_PER_WRITE_MAX = 1024  # IOV_MAX on Linux and macOS
 _REMOVALS_MAX = 100
 
 
 class File(Protocol):
-    """An open file that grows at its end. It is closed when the last reference to it is dropped.
+    """An open append-only file. It is closed when the last reference to it is dropped.
 
     So a slice that is being sent, or an fsync in another thread, keeps the file open while retention removes it.
     """
@@ -40,7 +40,7 @@ class File(Protocol):
     path: Path
 
     def append(self, pieces: Sequence[Buffer]) -> None:
-        """Write all pieces at the end. After an error a part of them may be there: truncate."""
+        """Append all pieces. After an error a part of them may be written: truncate."""
 
     def pread(self, size: int, position: int) -> bytes:
         """Return up to `size` bytes from `position`; fewer at the end of the file."""
@@ -50,14 +50,14 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Return when everything written so far is on the disk, or raise FsyncFailed. Safe in another thread."""
+        """Fsync: return when everything written so far is durable, or raise FsyncFailed. Thread-safe."""
 
     def fileno(self) -> int | None:
-        """The descriptor, for sendfile; None when the file has none, or its bytes are not what `pread` returns."""
+        """The descriptor, for sendfile; None if the file has none, or if its bytes are not those of `pread`."""
 
 
 class DiskSpace(NamedTuple):
-    """Of the file system that a directory is on."""
+    """The usage of the file system of a directory."""
 
     free_bytes: int
     size_bytes: int
@@ -71,13 +71,13 @@ class Lock(Protocol):
 
 class Disk(Protocol):
     def open(self, path: Path) -> File:
-        """Open for reading and appending; create the file when it is not there."""
+        """Open for reading and appending; create the file if it does not exist."""
 
     def open_existing(self, path: Path) -> File:
-        """Open a file that must be there."""
+        """Open an existing file."""
 
     def map(self, path: Path) -> memoryview:
-        """Map a file that no longer changes; read-only."""
+        """Map a file that no longer changes into memory, read-only."""
 
     def read(self, path: Path) -> bytes: ...
 
@@ -86,35 +86,35 @@ class Disk(Protocol):
     def exists(self, path: Path) -> bool: ...
 
     def list(self, directory: Path) -> list[str]:
-        """Names in a directory, sorted; an absent directory has none."""
+        """The sorted names in a directory; none if it does not exist."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and those missing above it. On the disk when this returns: what is in it depends on it."""
+        """Create a directory and its parents. Durable when this returns, since its content depends on it."""
 
     def rename(self, path: Path, target: Path) -> None:
-        """Replace `target` in one step."""
+        """Rename, replacing `target` atomically."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove a file, if it exists."""
 
     def remove_directory(self, path: Path) -> None:
-        """Remove a directory with all that is in it."""
+        """Remove a directory and its content."""
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the names in the directory are on the disk, or raise FsyncFailed. Safe in another thread."""
+        """Return when the names in the directory are durable, or raise FsyncFailed. Thread-safe."""
 
     def lock(self, path: Path) -> Lock:
         """Take the lock file at `path`, or raise DirectoryLocked."""
 
     def open_database(self, path: Path) -> Database:
-        """Open the database at `path`, creating it if need be. Raises what SQLite raises."""
+        """Open the database at `path`, creating it if needed. Raises the errors of SQLite."""
 
     def space(self, directory: Path) -> DiskSpace:
-        """Return how much room there is."""
+        """Return the disk usage."""
 
 
 def write_aside(disk: Disk, path: Path, content: bytes) -> None:
-    """Put `content` at `path` in one step for this process; a power cut may lose or tear it."""
+    """Replace the file at `path` atomically for this process; a power failure may lose or tear it."""
     aside = path.with_name(path.name + ASIDE_SUFFIX)
     disk.remove(aside)
     disk.open(aside).append([content])
@@ -122,19 +122,19 @@ def write_aside(disk: Disk, path: Path, content: bytes) -> None:
 
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that even after a power cut the old or the new file is there, whole."""
+    """Replace the file at `path` so that after a power failure either the old or the new file is there, complete."""
     replace_files(disk, path.parent, {path.name: content})
 
 
 def replace_files(disk: Disk, directory: Path, contents: Mapping[str, bytes]) -> None:
-    """Replace several files of a directory so, for one fsync of its names. A power cut may leave some old, some new."""
+    """Replace several files with one fsync of the directory. A power failure may leave some old, some new."""
     for name, content in contents.items():
         rename_synced(disk, directory / name, content)
     disk.sync_directory(directory)
 
 
 def rename_synced(disk: Disk, path: Path, content: bytes) -> None:
-    """Replace the file at `path` by one that is on the disk. Its name is there after the next `sync_directory`."""
+    """Replace the file at `path` by a synced one. The name is durable after the next `sync_directory`."""
     aside = path.with_name(path.name + ASIDE_SUFFIX)
     disk.remove(aside)
     file = disk.open(aside)
@@ -144,7 +144,7 @@ def rename_synced(disk: Disk, path: Path, content: bytes) -> None:
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
-    """Return the named error for what the system reported about `path`."""
+    """Return the FlyMQ error for an OSError of `path`."""
     text = f"{path}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(text)
@@ -178,7 +178,7 @@ class SystemFile:
             raise storage_error(error, self.path) from error
 
     def _append_rest(self, rest: memoryview) -> None:
-        """Write the rest after a partial write: too many pieces, or a disk that is nearly full."""
+        """Write the rest after a partial write: too many pieces, or the disk is nearly full."""
         while rest:
             rest = rest[os.write(self._fd, rest) :]
 
@@ -213,7 +213,7 @@ class SystemLock:
 
     def release(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)  # the kernel releases the lock with the descriptor, also when the process dies
+            os.close(self._fd)  # the kernel releases the lock with the descriptor, also if the process is killed
             self._fd = -1
 
 
@@ -336,7 +336,7 @@ class SystemDisk:
         return SystemLock(fd)
 
     def open_database(self, path: Path) -> Database:
-        from flymq.host.database import SystemDatabase  # clients have no use for SQLite
+        from flymq.host.database import SystemDatabase  # clients do not need SQLite
 
         return SystemDatabase(path)
 
@@ -349,7 +349,7 @@ class SystemDisk:
 
 
 def _sync(fd: int) -> None:
-    """Bring a file's data and size to the disk itself, past the disk's own cache."""
+    """Flush data and size of a file to the device, including the write cache of the device."""
     if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:

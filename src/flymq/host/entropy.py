@@ -1,4 +1,4 @@
-"""Chance: identities and jitter. A simulation passes a seeded `random.Random`."""
+"""Randomness: ids and jitter. A simulation passes a seeded `random.Random`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 class Entropy(Protocol):
     def random(self) -> float:
-        """A number from 0 up to, not with, 1."""
+        """A number in [0, 1)."""
 
     def getrandbits(self, count: int, /) -> int: ...
 
@@ -19,5 +19,5 @@ def system_entropy() -> Entropy:
 
 
 def new_id(entropy: Entropy) -> uuid.UUID:
-    """A random identity, as topics and clusters carry it."""
+    """A random id for topics, clusters and members."""
     return uuid.UUID(int=entropy.getrandbits(128), version=4)

@@ -1,7 +1,7 @@
-"""The machine that a broker or a client runs on: all they know of the outside world.
+"""The host of a broker or a client: its only access to the outside world.
 
-What is handed this one value runs anywhere it is made of: on the operating system, or in a simulation with virtual
-time, a disk that loses power and a network that fails.
+Code that gets this value runs on the operating system, or in a simulation with virtual time, a disk that loses power
+and a network that fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Host:
     network: Network
     entropy: Entropy
     new_threads: Callable[[str, int], Threads]
-    """Makes a pool of so many threads, under a name."""
+    """Makes a pool of threads, by name and size."""
 
 
 def system_host() -> Host:

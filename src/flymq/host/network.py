@@ -1,8 +1,8 @@
-"""Connections: what a broker listens on, what a client connects to.
+"""Network connections: listen and connect.
 
-`Network` is what listeners and clients ask for; `SystemNetwork` is the real one, `SimulatedNetwork`
-(simulated_network.py) one with delays and faults. A connection is a transport of asyncio, told to its protocol by
-`connection_made`, whatever network it belongs to; once it is there, nothing here stands between the two.
+`Network` is the interface; `SystemNetwork` is the real one, `SimulatedNetwork` (simulated_network.py) has delays and
+faults. A connection is an asyncio transport, passed to its protocol by `connection_made`; there is no layer between
+the two.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Accepted(Protocol):
-    """A connection that was accepted and has no protocol yet."""
+    """An accepted connection that has no protocol yet."""
 
     peer_host: str
 
     async def begin(self, protocol: asyncio.BaseProtocol, *, tls: ssl.SSLContext | None, within_s: float) -> None:
-        """Give it to `protocol`, after a TLS handshake if there is a context and its first byte begins one.
+        """Give it to `protocol`, after a TLS handshake if there is a context and the first byte starts one.
 
-        Raises OSError (an SSLError is one) when it ends before the protocol has it; then it is closed.
+        Raises OSError (an SSLError is one) if that fails; then it is closed.
         """
 
     def close(self) -> None:
-        """End it without a word."""
+        """Close it without a response."""
 
 
 class OpenPort(Protocol):
-    """A port on which connections are accepted until `close`."""
+    """A port that accepts connections until `close`."""
 
     port: int
 
@@ -51,10 +51,10 @@ class OpenPort(Protocol):
 
 class Network(Protocol):
     async def listen(self, host: str, port: int, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
-        """Listen on every address of `host`; port 0 lets the network choose. Raises AddressInUse or ListenFailed."""
+        """Listen on all addresses of `host`; port 0 chooses a free one. Raises AddressInUse or ListenFailed."""
 
     async def connect(self, new_protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
-        """Connect and return the protocol that has the connection, or raise OSError."""
+        """Connect and return the protocol of the connection, or raise OSError."""
 
 
 class SystemNetwork:
@@ -106,7 +106,7 @@ class SystemPort:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of descriptors, most likely. The client stays in the backlog; take a breath and try again.
+                # Out of descriptors, most likely. The client stays in the backlog; retry after a pause.
                 logger.error("cannot accept a connection: %s", error.strerror)
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(opened)
@@ -145,7 +145,7 @@ class SystemAccepted:
 
 
 async def _peek(accepted: socket.socket) -> int:
-    """Return the first byte without taking it, so that TLS can start from it."""
+    """Peek at the first byte, so that TLS can still read it."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(accepted, readable.set)
@@ -158,7 +158,7 @@ async def _peek(accepted: socket.socket) -> int:
             except (BlockingIOError, InterruptedError):
                 continue
             if not first:
-                raise ConnectionResetError(errno.ECONNRESET, "it went without a word")
+                raise ConnectionResetError(errno.ECONNRESET, "closed before the first byte")
             return first[0]
     finally:
         loop.remove_reader(accepted)

@@ -1,5 +1,4 @@
-"""What this process takes of the machine it runs on: processor, memory, open files. For monitoring; nothing is
-decided by it."""
+"""Resource usage of this process: CPU, memory, open files. For monitoring only."""
 
 from __future__ import annotations
 
@@ -12,18 +11,18 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 def cpu_s() -> float:
-    """Processor time of all threads so far."""
+    """CPU time of all threads so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def thread_cpu_s() -> float:
-    """Processor time of the calling thread so far."""
+    """CPU time of the calling thread so far."""
     return time.thread_time()
 
 
 def resident_bytes() -> int:
-    """Return the memory in use now; where the system does not tell, the most that ever was."""
+    """Return the resident memory; its peak if the system does not provide the current value."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
     except OSError:
@@ -31,7 +30,7 @@ def resident_bytes() -> int:
 
 
 def open_files() -> int | None:
-    """Count this process's descriptors, where the system tells."""
+    """Count the open descriptors of this process, if the system provides them."""
     try:
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
     except OSError:
@@ -43,7 +42,7 @@ def open_files_max() -> int:
 
 
 def raise_open_files_limit() -> None:
-    """Every segment and connection is an open file: take as many as the system allows."""
+    """Raise the limit of open files to the hard limit: every segment and connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,9 +1,9 @@
-"""A disk in memory that can lose power, run full, fail and corrupt: for simulation and crash tests.
+"""A disk in memory that can lose power, fill up, fail and corrupt data: for simulation and crash tests.
 
-It keeps two truths. The *cache* is what a running process sees. The *platter* is what a power cut leaves: of each file
-its content at the last `sync` and an arbitrary part of what was written since, of the names in a directory an
-arbitrary part of the changes since the last `sync_directory`, in no order that could be relied on. Nothing here is
-kinder than the worst file system allows. Chance is passed in, so a seed replays.
+It keeps two states. The *cache* is what a running process sees. The *platter* is what remains after a power failure:
+the content of each file at the last `sync` and an arbitrary part of later writes, and of the names in a directory an
+arbitrary part of the changes since the last `sync_directory`, in no particular order. This is as bad as the worst file
+system allows. Randomness is passed in, so that a seed can be replayed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIZE_BYTES = 1 << 40
 
 
 class PowerCut(BaseException):
-    """The power went in the middle of an operation. Not an error a program can handle, so no `Exception`."""
+    """A power failure during an operation. A program cannot handle it, so it is not an `Exception`."""
 
 
 class _Inode:
@@ -34,7 +34,9 @@ class _Inode:
     def __init__(self) -> None:
         self.cache = bytearray()
         self.platter = b""
-        self.dirty_from: int | None = None  # lowest byte changed since the last sync; None: all is on the platter
+        self.dirty_from: int | None = (
+            None  # lowest byte changed since the last sync; None: everything is on the platter
+        )
 
     def touch(self, position: int) -> None:
         self.dirty_from = position if self.dirty_from is None else min(self.dirty_from, position)
@@ -44,7 +46,7 @@ class _Inode:
         self.dirty_from = None
 
     def cut(self, chance: random.Random) -> None:
-        """Lose power: keep what was synced and an arbitrary part of the rest."""
+        """Lose power: keep the synced content and an arbitrary part of the rest."""
         if self.dirty_from is not None:
             self.platter = self._survivor(self.dirty_from, chance)
         self.cache = bytearray(self.platter)
@@ -52,13 +54,13 @@ class _Inode:
 
     def _survivor(self, dirty_from: int, chance: random.Random) -> bytes:
         if chance.random() < 0.2:
-            return self.platter  # nothing of it reached the disk, not even a truncation
+            return self.platter  # no change reached the disk, not even a truncation
         survivor = self.cache[: chance.randint(dirty_from, len(self.cache))]
         if chance.random() < 0.3:  # the size was written before some of the data
             for sector in range(dirty_from // _SECTOR, len(survivor) // _SECTOR + 1):
                 if chance.random() < 0.4:
                     lost = slice(max(sector * _SECTOR, dirty_from), min((sector + 1) * _SECTOR, len(survivor)))
-                    old = self.platter[lost]  # what was there before, else zeros
+                    old = self.platter[lost]  # the previous content, else zeros
                     survivor[lost] = old + bytes(lost.stop - lost.start - len(old))
         return bytes(survivor)
 
@@ -95,7 +97,7 @@ class SimulatedFile:
         self._inode.sync()
 
     def fileno(self) -> None:
-        """There is none: read it instead."""
+        """Always None: read the content instead."""
 
 
 class SimulatedLock:
@@ -119,18 +121,18 @@ class SimulatedDisk:
         self._locked: set[Path] = set()
         self._failures: list[tuple[str, str, OSError]] = []
         self.bytes_until_cut: int | None = None
-        """Power is lost after this many written bytes; an operation that is no write counts as one."""
+        """Power is lost after this many written bytes; an operation without a write counts as one."""
         self.bytes_free: int | None = None
         """Writes fail as on a full disk after this many bytes."""
         self.on_power_lost: Callable[[], None] = lambda: None
-        """Called when the power goes in the middle of an operation, before it ends in PowerCut."""
+        """Called when power is lost during an operation, before PowerCut is raised."""
         self.syncs = 0
-        """How many files and directories were synced so far."""
+        """Number of syncs of files and directories so far."""
 
     # --- faults
 
     def cut_power(self) -> None:
-        """Keep what the platter has, as a machine finds it after a restart."""
+        """Keep only the state of the platter, as after a restart of the machine."""
         for change in self._surviving_changes():
             change(self._platter_files)
         self._name_changes.clear()
@@ -142,22 +144,22 @@ class SimulatedDisk:
         self.bytes_until_cut = None
 
     def _surviving_changes(self) -> list[Callable[[dict[Path, _Inode]], object]]:
-        """Choose a beginning of the changes of names, as a journal keeps it, or any part of them, as others do."""
+        """Choose a prefix of the name changes, as with a journal, or any part of them, as without."""
         changes = [change for _, change in self._name_changes]
         if self._chance.random() < 0.5:
             return changes[: self._chance.randint(0, len(changes))]
         return [change for change in changes if self._chance.random() < 0.5]
 
     def end_process(self) -> None:
-        """Let go of what belonged to a process that was killed; what it has written is in the cache."""
+        """Release the locks of a killed process; its writes stay in the cache."""
         self._locked.clear()
 
     def fail_next(self, operation: str, name_part: str, number: int) -> None:
-        """Refuse the next `operation` on a path whose name holds `name_part` with the system's error `number`."""
+        """Fail the next `operation` on a path whose name contains `name_part` with the errno `number`."""
         self._failures.append((operation, name_part, OSError(number, errno.errorcode[number])))
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
-        """Rot: change one bit in the cache and on the platter."""
+        """Flip one bit in the cache and on the platter."""
         inode = self._files[path]
         inode.cache[position] ^= 1 << bit
         if position < len(inode.platter):
@@ -169,7 +171,7 @@ class SimulatedDisk:
         return sorted(self._files)
 
     def operate(self, operation: str, path: Path) -> None:
-        """Pay for one operation; raise when a fault is due."""
+        """Count one operation; raise if a fault is due."""
         if self.bytes_until_cut is not None:
             self.bytes_until_cut -= 1
             if self.bytes_until_cut < 0:
@@ -180,7 +182,7 @@ class SimulatedDisk:
                 raise storage_error(failure[2], path) from failure[2]
 
     def operate_sync(self, operation: str, path: Path) -> None:
-        """Pay for an operation whose failure leaves the disk in doubt."""
+        """Count an operation whose failure leaves an unknown state."""
         try:
             self.operate(operation, path)
         except StorageError as error:
@@ -200,7 +202,7 @@ class SimulatedDisk:
         return allowed
 
     def refuse(self, path: Path) -> None:
-        """Say why a write was not taken whole."""
+        """Raise the error of a partial write."""
         if self.bytes_until_cut == 0:
             self._lose_power()
         raise storage_error(OSError(errno.ENOSPC, "No space left on device"), path)

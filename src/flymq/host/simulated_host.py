@@ -1,4 +1,4 @@
-"""A machine in memory: it can be started, killed, stopped and started again, and lose its power at any byte.
+"""A simulated machine: it can be started, killed, paused and restarted, and lose power at any byte.
 
 What runs on it is the shipped code, with the `Host` made here. All machines of a simulation share one loop
 (virtual_time.py), one network and one seed.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SlowThreads:
-    """Runs the work after a random while, at times a long one."""
+    """Runs the work after a random delay, sometimes a long one."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -35,7 +35,7 @@ class SlowThreads:
 
 
 class SimulatedMachine:
-    """A machine through all its lives."""
+    """A machine, across restarts."""
 
     def __init__(self, name: str, network: SimulatedNetwork, chance: random.Random) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class SimulatedMachine:
         return not self._life.is_over
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let the machine do something and return what comes of it. Raises MachineDied if it did not live so long."""
+        """Run something on the machine and return its result. Raises MachineDied if the machine died before."""
         life = self._life
         task = life.begin(work, self.name)
         waits: list[asyncio.Future[Any]] = [task, life.over]
@@ -70,20 +70,20 @@ class SimulatedMachine:
         await asyncio.shield(self._life.over)
 
     def kill(self) -> None:
-        """End the process as by kill -9: what it wrote is in the cache, and the others hear that it is gone."""
+        """Kill the process, as by kill -9: its writes are in the cache, and its peers see the connections close."""
         self._life.end()
         self._network.stop(self.name, is_heard=True)
 
     def lose_power(self) -> None:
-        """End everything: what was not on the disk may be gone, and the others hear nothing."""
+        """Lose power: unsynced writes may be lost, and peers notice nothing."""
         self._has_power = False
         self.disk.bytes_until_cut = 0
         self._life.end()
         self._network.stop(self.name, is_heard=False)
 
     def start(self) -> None:
-        """Begin a new life with what the disk has."""
-        assert not self.is_up, "it runs already"
+        """Start again with the content of the disk."""
+        assert not self.is_up, "the machine is already running"
         if self._has_power:
             self.disk.end_process()
         else:
@@ -93,7 +93,7 @@ class SimulatedMachine:
         self._life = Life()
 
     def pause(self) -> None:
-        """Stand still, as by SIGSTOP, until `resume`."""
+        """Pause, as by SIGSTOP, until `resume`."""
         self._life.pause()
 
     def resume(self) -> None:
@@ -101,4 +101,4 @@ class SimulatedMachine:
 
 
 class MachineDied(Exception):
-    """It was killed, or lost its power, before it was done."""
+    """The machine was killed or lost power before the work was done."""

@@ -1,9 +1,9 @@
 """A network in memory: delays, cuts, slow links and lost connections, for simulation.
 
-Machines have names, and those are their addresses. Between each two of them runs a link in either direction. Bytes of
-a connection arrive in order, in pieces that the sender did not choose, after a delay each. As TCP does it, a cut link
-loses nothing that was sent: it arrives when the cut is mended, unless the connection was given up meanwhile. Chance is
-passed in, so a seed replays.
+The address of a machine is its name. Between any two machines there is a link in each direction. The bytes of a
+connection arrive in order, in random pieces, each after a delay. As with TCP, a cut link loses nothing that was sent:
+it arrives when the link is restored, unless the connection was closed meanwhile. Randomness is passed in, so that a
+seed can be replayed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from flymq.host.network import Accepted, OpenPort
 from flymq.model.errors import AddressInUse, ListenFailed
 
-_WINDOW_BYTES = 256 << 10  # on the way and not yet read
+_WINDOW_BYTES = 256 << 10  # in flight and not yet read
 _FIRST_FREE_PORT = 40_000
 _SEND_AGAIN_S = 0.2
 
@@ -40,20 +40,20 @@ _Piece = bytes | _Signal
 
 @dataclass(slots=True)
 class Link:
-    """The way from one machine to another."""
+    """One direction between two machines."""
 
     delay_s: float = 0.001
-    """The mean; each piece has its own."""
+    """The mean delay; each piece has its own."""
     is_cut: bool = False
 
 
 class SimulatedNetwork:
-    """The cables and what lies on them. A machine's own view of it is `machine(name)`."""
+    """All links and connections. `machine(name)` is the `Network` of one machine."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.on_delivery: Callable[[str, str, bytes], None] = lambda source, target, data: None
-        """Called with every piece that arrives: a history to compare, or to look at."""
+        """Called with every piece that arrives, to record a history."""
         self.ports: dict[tuple[str, int], SimulatedPort] = {}
         self.free_ports = count(_FIRST_FREE_PORT)
         self.stopped: set[str] = set()
@@ -69,11 +69,11 @@ class SimulatedNetwork:
     # --- faults
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing arrive that goes this way. For both ways, cut both."""
+        """Cut a link in one direction. For both directions, cut both."""
         self.link(source, target).is_cut = True
 
     def mend(self, source: str, target: str) -> None:
-        """Let it arrive again, with what was held up."""
+        """Restore a link; held pieces arrive."""
         self.link(source, target).is_cut = False
         for end in list(self._ends):
             if (end.peer_host, end.host) == (source, target):
@@ -83,19 +83,19 @@ class SimulatedNetwork:
         self.link(source, target).delay_s = delay_s
 
     def connections(self, *machines: str) -> list[SimulatedTransport]:
-        """Return the open connections of these machines, as their clients see them."""
+        """Return the client ends of the open connections between these machines."""
         return [end for end in self._ends if end.is_client and {end.host, end.peer_host} & set(machines)]
 
     def reset(self, machine: str) -> None:
-        """End every connection of a machine: both ends are told at once."""
+        """Close every connection of a machine: both ends are notified at once."""
         for end in self.connections(machine):
             end.reset()
 
     def stop(self, machine: str, *, is_heard: bool) -> None:
-        """Take a machine off the net: nothing of what is open there does anything ever again.
+        """Take a machine off the network: its connections never do anything again.
 
-        The others are told, as by the system of a process that was killed; or they hear nothing, as when the power
-        goes, until they send something to the machine that has started again.
+        Peers are notified, as by the kernel of a killed process; or not, as after a power failure, until they send
+        something to the restarted machine.
         """
         self.stopped.add(machine)
         for address in [address for address in self.ports if address[0] == machine]:
@@ -104,7 +104,7 @@ class SimulatedNetwork:
             end.vanish(is_heard=is_heard)
 
     def start(self, machine: str) -> None:
-        """Put it on the net again."""
+        """Connect a machine to the network again."""
         self.stopped.discard(machine)
 
     # --- for transports
@@ -134,7 +134,7 @@ class SimulatedPort:
             del self._network.ports[self._address]
 
     def accept(self, end: SimulatedTransport) -> None:
-        """Take a connection, as whoever listens here."""
+        """Accept a connection."""
         end.context = self._context
         asyncio.get_running_loop().call_soon(self._accept, SimulatedAccepted(end), context=self._context)
 
@@ -147,7 +147,7 @@ class SimulatedAccepted:
     async def begin(self, protocol: asyncio.BaseProtocol, *, tls: ssl.SSLContext | None, within_s: float) -> None:
         assert tls is None, "a simulated connection is not encrypted"
         if self._end.is_closing():
-            raise ConnectionResetError(errno.ECONNRESET, "it is gone already")
+            raise ConnectionResetError(errno.ECONNRESET, "the connection is closed already")
         self._end.begin(protocol)
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class SimulatedInterface:
         listening = self._network.ports.get((host, port))
         await self._travel(host, self._name)
         if listening is None or not listening.is_open:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused by {host}:{port}")
         protocol = new_protocol()
         ours = SimulatedTransport(self._network, (self._name, next(self._network.free_ports)), (host, port))
         theirs = SimulatedTransport(self._network, (host, port), ours.address)
@@ -187,7 +187,7 @@ class SimulatedInterface:
         return protocol
 
     async def _travel(self, source: str, target: str) -> None:
-        """Wait as long as a packet takes; where it does not arrive, it is sent again and again."""
+        """Wait for the delay of a packet; while the link is cut, it is retransmitted."""
         await asyncio.sleep(self._network.delay_s(source, target))
         while self._network.link(source, target).is_cut or target in self._network.stopped:  # noqa: ASYNC110
             await asyncio.sleep(_SEND_AGAIN_S)
@@ -196,7 +196,7 @@ class SimulatedInterface:
 class SimulatedTransport(asyncio.Transport):
     """One end of a connection.
 
-    write → unsent → (window) → on its way, each piece with a time → received → protocol
+    write → unsent → (window) → in flight, each piece with a time  → received → protocol
              |                                     |                    |
       pause_writing above a limit            held by a cut       held by pause_reading
     """
@@ -216,13 +216,13 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent = bytearray()
         self._high, self._low = 64 << 10, 16 << 10
         self._has_paused_writer = False
-        self._window = _WINDOW_BYTES  # how much more may be sent before the other side has read
-        self._on_its_way: deque[_Piece] = deque()  # to here
-        self._held_up = 0  # how many of them a cut holds up
+        self._window = _WINDOW_BYTES  # how much more may be sent before the peer reads
+        self._on_its_way: deque[_Piece] = deque()  # in flight to this end
+        self._held_up = 0  # how many of them are held by a cut
         self._last_arrival_s = 0.0
         self._received: deque[bytes] = deque()
         self._is_paused = False
-        self._has_eof = False  # the other side has sent its last byte
+        self._has_eof = False  # the peer has sent EOF
         self._sends_eof = False
         self._has_sent_eof = False
         self._is_closing = False
@@ -230,13 +230,13 @@ class SimulatedTransport(asyncio.Transport):
         network.attach(self)
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
-        """Tell the protocol that it is connected; what has come meanwhile follows."""
+        """Call `connection_made`, then deliver what was received meanwhile."""
         self.context = contextvars.copy_context()
         self._protocol = protocol
         protocol.connection_made(self)
         self._soon(self._hand_over)
 
-    # --- what a protocol calls
+    # --- called by the protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._addresses.get(name, default)
@@ -272,7 +272,7 @@ class SimulatedTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._is_closing:
             return
-        assert not self._sends_eof, "nothing may be written after the end"
+        assert not self._sends_eof, "write after EOF"
         self._unsent += data
         self._send()
         if len(self._unsent) > self._high and not self._has_paused_writer:
@@ -294,7 +294,7 @@ class SimulatedTransport(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
-        """Send what is unsent, then end."""
+        """Flush, then close."""
         if not self._is_closing:
             self._is_closing = True
             self.write_eof()
@@ -302,7 +302,7 @@ class SimulatedTransport(asyncio.Transport):
                 self._soon(self._lose, None)
 
     def abort(self) -> None:
-        """End at once. What was sent still arrives; what has come and was not read makes it a reset, as with TCP."""
+        """Close at once. Sent bytes still arrive; if received bytes are unread, it is a reset, as with TCP."""
         if self._is_gone:
             return
         self._is_closing = True
@@ -315,7 +315,7 @@ class SimulatedTransport(asyncio.Transport):
     # --- send
 
     def _send(self) -> None:
-        """Put on the way what the window allows, in pieces."""
+        """Send what the window allows, in pieces."""
         while self._unsent and self._window > 0 and not self._is_gone:
             size = min(len(self._unsent), self._window)
             if self._network.chance.random() < 0.1:
@@ -346,7 +346,7 @@ class SimulatedTransport(asyncio.Transport):
     # --- receive
 
     def _arrive(self) -> None:
-        """Take the next piece that was on its way here."""
+        """Receive the next piece."""
         is_cut = self._network.link(self.peer_host, self.host).is_cut
         if not self._on_its_way:  # a reset came first
             return
@@ -357,7 +357,7 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_gone:
             is_heard = isinstance(piece, bytes) and not is_cut and self.host not in self._network.stopped
             if is_heard:
-                self._give(_Signal.RESET)  # nobody is here any more
+                self._give(_Signal.RESET)  # this end is closed
         elif piece is _Signal.RESET:
             self.fail()
         else:
@@ -369,13 +369,13 @@ class SimulatedTransport(asyncio.Transport):
             self._hand_over()
 
     def arrive_again(self) -> None:
-        """The cut is mended."""
+        """The link is restored."""
         held_up, self._held_up = self._held_up, 0
         for _ in range(held_up):
             self._soon(self._arrive)
 
     def _hand_over(self) -> None:
-        """Give the protocol what has come, while it reads."""
+        """Deliver received bytes while the protocol reads."""
         while self._received and self._protocol is not None and not self._is_paused and not self._is_closing:
             piece = self._received.popleft()
             self.peer._widen(len(piece))
@@ -402,28 +402,28 @@ class SimulatedTransport(asyncio.Transport):
         self._window += size
         self._send()
 
-    # --- end
+    # --- close
 
     def reset(self) -> None:
-        """Lose the connection at both ends, with all that is on its way."""
+        """Drop the connection at both ends, with everything in flight."""
         for end in (self, self.peer):
             end._on_its_way.clear()
             end._received.clear()
             end._soon(end.fail)
 
     def fail(self) -> None:
-        """The other side says that there is no such connection."""
+        """The peer has reset the connection."""
         self._is_closing = True
         self._unsent.clear()
         self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 
     def vanish(self, *, is_heard: bool) -> None:
-        """Go with the machine: the protocol here is not told anything, the other side perhaps."""
+        """Vanish with the machine: the protocol is not notified, the peer perhaps."""
         self._is_closing = self._is_gone = True
         self._unsent.clear()
         self._received.clear()
         self._protocol = None
-        self.context = contextvars.Context()  # what arrives here is for the machine that starts again
+        self.context = contextvars.Context()  # later pieces reach the restarted machine
         self._network.detach(self)
         if is_heard:
             self._give(_Signal.RESET)

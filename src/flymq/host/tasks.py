@@ -1,4 +1,4 @@
-"""Tasks that have an owner, and the threads that wait for the disk."""
+"""Tasks with an owner, and threads for disk I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """The running tasks of one owner. A task that fails is reported; none outlives `close`."""
+    """The running tasks of one owner. A failed task is reported; none is left after `close`."""
 
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure
-        self._running: dict[asyncio.Task[None], None] = {}  # in the order of their start
+        self._running: dict[asyncio.Task[None], None] = {}  # in start order
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -29,17 +29,17 @@ class Tasks:
             self._on_failure(task.get_name(), error)
 
     async def close(self) -> None:
-        """Cancel what still runs and wait for its end; what a task spawns while it ends, too."""
+        """Cancel all running tasks and wait for them, including tasks that they spawn meanwhile."""
         while running := list(self._running):
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             for task in running:
-                self._running.pop(task, None)  # their callbacks come a step later
+                self._running.pop(task, None)  # their callbacks run one iteration later
 
 
 class Threads(Protocol):
-    """A place for calls that wait for the disk."""
+    """Runs calls that wait for the disk."""
 
     async def run(self, work: Callable[[], T]) -> T: ...
 
@@ -60,7 +60,7 @@ class SystemThreads:
 
 
 class InlineThreads:
-    """Runs the work at once, in the caller's thread: for simulation."""
+    """Runs the work synchronously in the calling thread: for simulation."""
 
     async def run(self, work: Callable[[], T]) -> T:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Long work on the event loop, a few milliseconds at a time, so that other requests are served in between."""
+"""Long work on the event loop, in slices of a few milliseconds, so that other requests are served in between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SLICE_S = 0.002
 
 
 class TimeSlice:
-    """The time that a long task may work before it yields to the event loop."""
+    """How long a task may run before it yields to the event loop."""
 
     def __init__(self) -> None:
         self._time = asyncio.get_running_loop().time
@@ -19,7 +19,7 @@ class TimeSlice:
         return self._time() > self._until_s
 
     async def yield_if_over(self) -> None:
-        """Let others run if the slice is used up, and take a new one."""
+        """Yield to the event loop if the slice is used up, and start a new one."""
         if self.is_over:
             await asyncio.sleep(0)
             self._until_s = self._time() + _SLICE_S

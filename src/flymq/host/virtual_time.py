@@ -1,7 +1,7 @@
-"""An event loop whose time passes only when nobody has anything to do: an hour of waiting takes no time at all.
+"""An event loop with virtual time, which advances only when nothing is ready: an hour of waiting takes no time at all.
 
-It tells apart who runs. What is begun within a `Life` (one run of a simulated machine), and all that comes of it, runs
-only while that life lasts: a machine that crashed stops in the middle of everything, with the shipped code unchanged.
+Callbacks belong to a `Life` (one run of a simulated machine), as do the callbacks and tasks they start, and run only
+while it lasts: a crashed machine stops in the middle of everything, without changes to the production code.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _life: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 class EverybodyWaits(Exception):
-    """Nothing is ready and no timer is set: nothing will ever happen again."""
+    """A deadlock: nothing is ready and no timer is set."""
 
 
 class Life:
-    """One run of a machine, from its start to its end. Nothing of it happens afterwards."""
+    """One run of a machine, from start to end. Its callbacks do not run afterwards."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -36,7 +36,7 @@ class Life:
         self._held: list[tuple[Callable[..., object], tuple[Any, ...], Context]] | None = None
 
     def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Let it do something."""
+        """Run something in this life."""
         return asyncio.get_running_loop().create_task(work, name=name, context=self._context.copy())
 
     def end(self) -> None:
@@ -45,7 +45,7 @@ class Life:
             self.over.set_result(None)
 
     def pause(self) -> None:
-        """Stand still, as a process that is stopped: what becomes due happens after `resume`."""
+        """Pause, like a stopped process: due callbacks run after `resume`."""
         self._held = self._held or []
 
     def resume(self) -> None:
@@ -54,7 +54,7 @@ class Life:
             asyncio.get_running_loop().call_soon(callback, *args, context=context)
 
     def run(self, callback: Callable[..., object], *args: Any) -> None:
-        """Do what has become due, if there is somebody to do it."""
+        """Run a due callback, unless its life is over or paused."""
         if self._held is not None:
             self._held.append((callback, args, copy_context()))
         elif not self.is_over:
@@ -62,7 +62,7 @@ class Life:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Instead of waiting, move the clock to the moment for which the loop would have waited."""
+    """A selector that advances the clock instead of waiting."""
 
     now_s = 0.0
 
@@ -80,7 +80,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = 1e-9
         self._started: list[asyncio.Task[Any]] = []
         self.failures: list[dict[str, Any]] = []
-        """What went wrong where nobody could be told."""
+        """Exceptions without a receiver."""
         self.set_exception_handler(self._failed)
 
     def time(self) -> float:
@@ -105,7 +105,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return task
 
     def bury(self) -> None:
-        """End what was never finished, in the order in which it began: much of it belongs to lives that are over."""
+        """Close unfinished coroutines in start order: many belong to lives that are over."""
         for task in self._started:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock(Clock):
-    """The loop's time, and a wall clock that began in 2023."""
+    """The time of the loop, and a wall clock that starts in 2023."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -130,7 +130,7 @@ class LoopClock(Clock):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end in virtual time. Fails if anything has failed that nobody was told of."""
+    """Run `work` to completion in virtual time. Fails if there was an exception without a receiver."""
     loop = VirtualTimeLoop()
     try:
         asyncio.set_event_loop(loop)
@@ -144,12 +144,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _close(work: Any) -> None:
-    """Close a coroutine and those it waits for, innermost first, whatever they try to do about it."""
+    """Close a coroutine and those it awaits, innermost first, even if they resist."""
     if isinstance(work.cr_await, CoroutineType):
         _close(work.cr_await)
     for _ in range(100):
         try:
             work.close()
             return
-        except BaseException:  # it awaits something in a `finally`, or cannot do what it wants to any more
+        except BaseException:  # it awaits in a `finally`, or its resources are gone
             continue

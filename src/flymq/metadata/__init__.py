@@ -1,1 +1,1 @@
-"""What the brokers agree on (topics, partitions, settings), behind one small interface."""
+"""The metadata store: topics, partitions and settings of the cluster, behind one small interface."""

@@ -1,17 +1,16 @@
-"""The metadata of a single broker: one SQLite file, `metadata.db`, which this process alone uses.
+"""The metadata store of a single broker: one SQLite file, `metadata.db`, used by this process only.
 
-The file holds the entries as they are now and the number of the latest revision. A txn is one SQLite transaction, in
-WAL mode with `synchronous=FULL`: when `txn` returns, its change is on the disk and survives a kill or a power cut.
-The history of changes lives in memory only (see history.py): those who watch belong to this process, and start by
-reading everything.
+The file holds the current key-values and the latest revision. A txn is one SQLite transaction, in WAL mode with
+`synchronous=FULL`: when `txn` returns, its change is on disk and survives a kill or a power failure. The history of
+changes is kept in memory only (see history.py): watchers belong to this process, and start by reading everything.
 
-Calls run on the event loop, and never give way to others inside. A txn takes about as long as one fsync, and metadata
-changes when somebody creates or alters a topic, not when messages flow; a thread would add its own hop to each call
-and would leave, to a caller cancelled meanwhile, a change that was made but not told to anybody.
+Calls run on the event loop and never yield to it. A txn takes about as long as one fsync, and metadata changes when a
+topic is created or altered, not when messages flow; a thread would add a hop to each call, and if the caller were
+cancelled meanwhile, the change would be made without anyone knowing.
 
-A lease belongs to the process. Keys that a killed broker left behind go when the file is opened again.
+A lease belongs to the process. Keys left behind by a killed broker are deleted when the file is opened again.
 
-SQLite checks its structure, not its contents; so each row carries a checksum over its fields, and a flipped bit is an
+SQLite checks its structure, not its contents; so each row has a checksum over its fields, and a flipped bit is an
 error, not a wrong leader.
 """
 
@@ -34,10 +33,10 @@ from flymq.metadata.store import (
     Compare,
     Delete,
     DeletePrefix,
-    Entry,
     Event,
     EventBatch,
     Get,
+    KeyValue,
     Op,
     Put,
     Snapshot,
@@ -58,8 +57,8 @@ from flymq.model.errors import (
 )
 
 FORMAT_VERSION = 1
-APPLICATION_ID = 0x464C594D  # "FLYM", where `file` and SQLite's own tools look for it
-FIRST_REVISION = 1  # of an empty store, as in etcd: 0 is the revision of keys that are not there
+APPLICATION_ID = 0x464C594D  # "FLYM"; `file` and the SQLite tools show it
+FIRST_REVISION = 1  # of an empty store, as in etcd: 0 is the revision of absent keys
 
 _SCHEMA = f"""
 CREATE TABLE entries (
@@ -96,7 +95,7 @@ class SqliteMetadataStore:
 
     @classmethod
     def open(cls, disk: Disk, path: Path, *, history_bytes_max: int = 8 << 20) -> SqliteMetadataStore:
-        """Open the file, creating it if need be, or raise what is wrong with it. Its directory must be there."""
+        """Open the file, creating it if needed; raise an error if it is unusable. Its directory must exist."""
         name = str(path)
         with _named_errors(name):
             database = disk.open_database(path)
@@ -129,7 +128,7 @@ class SqliteMetadataStore:
     async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[EventBatch]:
         next_revision = from_revision
         while not self._is_closed:
-            changed = self._changed  # taken before reading, so that what comes while reading wakes us too
+            changed = self._changed  # taken before reading, so that a change during the read wakes us too
             for batch in self._history.since(next_revision):
                 next_revision = batch.revision + 1
                 if (seen := only_under(prefix, batch)) is not None:
@@ -137,19 +136,19 @@ class SqliteMetadataStore:
             await changed.wait()
 
     async def session(self, ttl_s: int) -> SqliteSession:
-        """Open a session. `ttl_s` bounds how long a lost owner is missed; here the owner is this process."""
+        """Open a session. `ttl_s` has no effect here, since the owner is this process."""
         self._check_open()
         session = SqliteSession(self, next(self._leases))
         self._sessions[session.lease] = session
         return session
 
     def end_session(self, lease: int) -> None:
-        """Delete the keys of a session, then forget it; if the disk refuses, the session lives on."""
+        """Delete the keys of a session, then the session; if the disk fails, the session stays open."""
         self._delete_leased(lease)
         self._sessions.pop(lease).mark_ended()
 
     async def close(self) -> None:
-        """Let go of the file. Keys of open sessions go when it is opened again: a full disk must not stop this."""
+        """Close the file. Keys of open sessions are deleted at the next start: closing must work on a full disk."""
         self._is_closed = True
         self._changed.set()
         for session in self._sessions.values():
@@ -165,9 +164,9 @@ class SqliteMetadataStore:
 
     @contextmanager
     def _transaction(self, events: dict[str, Event]) -> Iterator[None]:
-        """Commit what the block changed, if it changed anything, as the next revision; then tell the watchers.
+        """Commit the changes of the block, if there are any, as the next revision; then notify the watchers.
 
-        The block enters what it changes into `events`.
+        The block adds its changes to `events`.
         """
         self._check_open()
         connection, revision = self._connection, self._revision + 1
@@ -180,7 +179,7 @@ class SqliteMetadataStore:
                 self._database.commit()
         except BaseException:
             if connection.in_transaction:
-                with suppress(sqlite3.Error):  # a disk that refused the write may refuse this; the first error counts
+                with suppress(sqlite3.Error):  # may fail too; the first error is reported
                     connection.execute("ROLLBACK")
             raise
         if events:
@@ -189,8 +188,8 @@ class SqliteMetadataStore:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    def _run(self, ops: Sequence[Op], events: dict[str, Event]) -> Iterator[Entry | None]:
-        """Do the operations in order; yield what each `Get` finds."""
+    def _run(self, ops: Sequence[Op], events: dict[str, Event]) -> Iterator[KeyValue | None]:
+        """Run the operations in order; yield the result of each `Get`."""
         for op in ops:
             match op:
                 case Get(key):
@@ -202,25 +201,25 @@ class SqliteMetadataStore:
                 case DeletePrefix(prefix):
                     self._delete(key_bounds(prefix), "key >= ? AND key < ?", events)
 
-    def _read(self, key: str) -> Entry | None:
+    def _read(self, key: str) -> KeyValue | None:
         row = self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE key = ?", (key.encode(),)).fetchone()
-        return self._entry(row) if row else None
+        return self._key_value(row) if row else None
 
-    def _read_under(self, prefix: str) -> Iterator[Entry]:
+    def _read_under(self, prefix: str) -> Iterator[KeyValue]:
         rows = self._connection.execute(
             f"SELECT {_COLUMNS} FROM entries WHERE key >= ? AND key < ? ORDER BY key", key_bounds(prefix)
         )
-        return map(self._entry, rows)
+        return map(self._key_value, rows)
 
-    def _write(self, put: Put) -> Entry:
+    def _write(self, put: Put) -> KeyValue:
         if put.lease != NO_LEASE and put.lease not in self._sessions:
             raise SessionEnded(f"the session of {put.key!r} has ended")
         revision = self._revision + 1
         old = self._read(put.key)
-        entry = Entry(put.key, put.value, old.create_revision if old else revision, revision)
-        row = (put.key.encode(), put.value, entry.create_revision, revision, put.lease)
+        written = KeyValue(put.key, put.value, old.create_revision if old else revision, revision)
+        row = (put.key.encode(), put.value, written.create_revision, revision, put.lease)
         self._connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
-        return entry
+        return written
 
     def _delete(self, bounds: tuple[bytes | int, ...], where: str, events: dict[str, Event]) -> None:
         keys = self._connection.execute(f"SELECT key FROM entries WHERE {where} ORDER BY key", bounds).fetchall()
@@ -237,15 +236,15 @@ class SqliteMetadataStore:
             else:
                 self._delete((lease,), "lease = ?", events)
 
-    def _entry(self, row: _Row) -> Entry:
+    def _key_value(self, row: _Row) -> KeyValue:
         key, value, create_revision, mod_revision, _, checksum = row
         if _checksum(*row[:5]) != checksum:
-            raise CorruptMetadata(f"{self._name}: the entry {key!r} does not match its checksum")
-        return Entry(key.decode(), value, create_revision, mod_revision)
+            raise CorruptMetadata(f"{self._name}: the key {key!r} does not match its checksum")
+        return KeyValue(key.decode(), value, create_revision, mod_revision)
 
 
 class SqliteSession:
-    """A `Session` that lives as long as this process keeps its store open."""
+    """A `Session` that lasts as long as this process keeps its store open."""
 
     def __init__(self, store: SqliteMetadataStore, lease: int) -> None:
         self._store = store
@@ -272,20 +271,20 @@ class SqliteSession:
 
 
 def _checksum(key: bytes, value: bytes, create_revision: int, mod_revision: int, lease: int) -> int:
-    """Cover every field, and where the key ends and the value begins."""
+    """The checksum of all fields, including the boundary between key and value."""
     return zlib.crc32(value, zlib.crc32(b"%d %d %d %d " % (len(key), create_revision, mod_revision, lease) + key))
 
 
 def _prepare(database: Database, name: str) -> None:
-    """Make a fresh or a known file ready for use; raise for any other."""
+    """Prepare a new or known file for use; raise an error for any other."""
     connection = database.connection
     version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
     (table_count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     is_fresh = table_count == 0 and version == 0
     if not is_fresh and application != APPLICATION_ID:
-        raise CorruptMetadata(f"{name} is a database, but not one of FlyMQ's")
+        raise CorruptMetadata(f"{name} is a SQLite database, but not a FlyMQ metadata store")
     if version > FORMAT_VERSION:
-        raise MetadataTooNew(f"{name} has format {version}; this FlyMQ knows formats up to {FORMAT_VERSION}")
+        raise MetadataTooNew(f"{name} has format {version}; this FlyMQ supports formats up to {FORMAT_VERSION}")
     database.allow_changes()
     if is_fresh:
         connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
@@ -298,7 +297,7 @@ def _latest_revision(connection: sqlite3.Connection, name: str) -> int:
     (revision,) = connection.execute("SELECT revision FROM latest").fetchone()
     (newest,) = connection.execute("SELECT coalesce(max(mod_revision), 0) FROM entries").fetchone()
     if revision < newest:
-        raise CorruptMetadata(f"{name}: an entry is of revision {newest}, the latest one is said to be {revision}")
+        raise CorruptMetadata(f"{name}: a key has revision {newest}, but the latest revision is {revision}")
     return int(revision)
 
 
@@ -322,7 +321,7 @@ _ERRORS: dict[int, type[FlyMQError]] = {
 
 @contextmanager
 def _named_errors(name: str) -> Iterator[None]:
-    """Turn SQLite's failures into FlyMQ's: by the exact code, else by the family in its low byte."""
+    """Map SQLite errors to FlyMQ errors: by the extended result code, else by the primary one in its low byte."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,17 +1,17 @@
-"""The interface to what the brokers agree on: a small map from keys to bytes in which every change has a number.
+"""The interface of the metadata store: a small map from keys to bytes in which every change has a number.
 
-The number is the store's *revision*. A txn that changes anything takes the next one; a key remembers the revision it
-was created at and the one it was last written at. That is all the safety there is: no locks and no clocks, but a txn
-that first compares revisions and then writes, all or nothing.
+The number is the *revision* of the store. A txn that changes anything takes the next one; a key has the revision at
+which it was created and the one at which it was last written. Concurrency control is optimistic, with no locks and no
+clocks: a txn first compares revisions and then writes, atomically.
 
-    epoch = entry.create_revision                      # whoever created the key holds the office
+    epoch = key_value.create_revision                  # the creator of the key is the controller
     await store.txn(
         compares=[created_at("ctl", epoch), modified_at("p/7", partition.mod_revision)],
         success=[Put("p/7", new_state)],
     )
 
-The meaning is etcd's, so that one broker on SQLite and a cluster on etcd behave alike: limits too are those of the
-narrower engine, on both. tests/unit/metadata/test_conformance.py is the interface in executable form.
+The semantics are those of etcd, so that one broker on SQLite and a cluster on etcd behave alike; the limits are those
+of the stricter engine, on both. tests/unit/metadata/test_conformance.py tests every implementation.
 
 A reader starts with `range`, which is the state at one revision R, and follows with `watch` from R + 1. When `watch`
 raises `RevisionCompacted`, it starts again.
@@ -27,16 +27,16 @@ from typing import Any, NamedTuple, Protocol
 from flymq.model.errors import InvalidTxn
 
 TXN_OPS_MAX = 128
-"""Of compares, success or failure operations each; etcd's default."""
+"""For compares, success and failure operations each; etcd's default."""
 
 TXN_BYTES_MAX = 1 << 20
-"""Of keys and values together: etcd takes requests of 1.5 MiB, the rest is room for how they are encoded."""
+"""For keys and values together: etcd accepts requests of 1.5 MiB, the rest is left for the encoding."""
 
 NO_LEASE = 0
 
 
-class Entry(NamedTuple):
-    """A key and what is known of it."""
+class KeyValue(NamedTuple):
+    """A key with its value and revisions."""
 
     key: str
     value: bytes
@@ -45,39 +45,39 @@ class Entry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What became of a key: its new entry, or None when it was deleted."""
+    """A change of a key: its new value and revisions, or None if it was deleted."""
 
     key: str
-    entry: Entry | None
+    key_value: KeyValue | None
 
 
 class EventBatch(NamedTuple):
-    """All that happened at one revision to the keys somebody watches. Never split, never merged."""
+    """All changes of the watched keys at one revision. Never split, never merged."""
 
     revision: int
     events: tuple[Event, ...]
 
 
 class Snapshot(NamedTuple):
-    """The entries under a prefix, in the order of their keys, as they were at one revision."""
+    """The keys under a prefix, sorted, with their values at one revision."""
 
     revision: int
-    entries: tuple[Entry, ...]
+    key_values: tuple[KeyValue, ...]
 
 
 class TxnResult(NamedTuple):
-    """Which branch ran, the revision of the store after it, and what its `Get`s found, in their order."""
+    """Which branch ran, the revision of the store afterwards, and the results of its `Get`s, in order."""
 
     succeeded: bool
     revision: int
-    found: tuple[Entry | None, ...]
+    found: tuple[KeyValue | None, ...]
 
 
-# --- what a txn is made of ------------------------------------------------------------------------------------------
+# --- transactions ---------------------------------------------------------------------------------------------------
 
 
 class Target(Enum):
-    """What of an entry is compared. An absent key has revisions of 0, and no value: compares of that all fail."""
+    """What of a key is compared. An absent key has revisions of 0 and no value: comparing its value always fails."""
 
     VALUE = "value"
     CREATE_REVISION = "create revision"
@@ -100,24 +100,24 @@ _RELATIONS: dict[Relation, Callable[[Any, Any], bool]] = {
 
 
 class Compare(NamedTuple):
-    """A condition of a txn: `target` of `key` stands in `relation` to `expected`."""
+    """A condition of a txn: `target` of `key`, `relation`, `expected`."""
 
     key: str
     target: Target
     relation: Relation
     expected: int | bytes
 
-    def holds(self, entry: Entry | None) -> bool:
-        """Tell whether the condition is true of the key's entry, None when there is none."""
+    def holds(self, key_value: KeyValue | None) -> bool:
+        """Return whether the condition is true for this key; None: the key is absent."""
         actual: int | bytes
         if self.target is Target.VALUE:
-            if entry is None:
+            if key_value is None:
                 return False
-            actual = entry.value
-        elif entry is None:
+            actual = key_value.value
+        elif key_value is None:
             actual = 0
         else:
-            actual = entry.create_revision if self.target is Target.CREATE_REVISION else entry.mod_revision
+            actual = key_value.create_revision if self.target is Target.CREATE_REVISION else key_value.mod_revision
         return _RELATIONS[self.relation](actual, self.expected)
 
 
@@ -130,7 +130,7 @@ def exists(key: str) -> Compare:
 
 
 def created_at(key: str, revision: int) -> Compare:
-    """The key is still the one created at `revision`, however often it was written since."""
+    """The key was created at `revision` and not deleted since; it may have been written again."""
     return Compare(key, Target.CREATE_REVISION, Relation.EQUAL, revision)
 
 
@@ -144,7 +144,7 @@ def has_value(key: str, value: bytes) -> Compare:
 
 
 class Put(NamedTuple):
-    """Write a key. With a session's lease the key goes when the session ends; without, it stays."""
+    """Write a key. With the lease of a session it is deleted when the session ends; without one it stays."""
 
     key: str
     value: bytes
@@ -152,19 +152,19 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a key, if it is there."""
+    """Delete a key, if it exists."""
 
     key: str
 
 
 class DeletePrefix(NamedTuple):
-    """Remove every key that starts with `prefix`; the empty prefix removes all."""
+    """Delete every key that starts with `prefix`; the empty prefix deletes all."""
 
     prefix: str
 
 
 class Get(NamedTuple):
-    """Read a key, with what earlier operations of the same txn did to it."""
+    """Read a key, including the effect of earlier operations in the same txn."""
 
     key: str
 
@@ -173,13 +173,13 @@ Op = Put | Delete | DeletePrefix | Get
 
 
 def check_txn(compares: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> None:
-    """Raise `InvalidTxn` for what one of the engines would refuse, so that all of them do."""
+    """Raise `InvalidTxn` for anything that one of the engines would reject, so that all of them do."""
     count = max(len(compares), len(success), len(failure))
     if count > TXN_OPS_MAX:
-        raise InvalidTxn(f"a txn has at most {TXN_OPS_MAX} compares or operations, this one {count}")
+        raise InvalidTxn(f"a txn has at most {TXN_OPS_MAX} compares or operations, this one has {count}")
     size = sum(map(_size, (*compares, *success, *failure)))
     if size > TXN_BYTES_MAX:
-        raise InvalidTxn(f"a txn has at most {TXN_BYTES_MAX} bytes of keys and values, this one {size}")
+        raise InvalidTxn(f"a txn has at most {TXN_BYTES_MAX} bytes of keys and values, this one has {size}")
     for compare in compares:
         _check_key(compare.key)
         if isinstance(compare.expected, bytes) is not (compare.target is Target.VALUE):
@@ -189,7 +189,7 @@ def check_txn(compares: Sequence[Compare], success: Sequence[Op], failure: Seque
 
 
 def _check_branch(ops: Sequence[Op]) -> None:
-    """A branch writes a key once and deletes none that it writes: at one revision a key has one state."""
+    """A branch writes a key at most once and deletes no key that it writes: at one revision a key has one state."""
     written: set[str] = set()
     for op in ops:
         if not isinstance(op, DeletePrefix):
@@ -219,7 +219,7 @@ def _size(part: Compare | Op) -> int:
 
 
 def key_bounds(prefix: str) -> tuple[bytes, bytes]:
-    """Return the half-open range of UTF-8 keys that start with `prefix`. No UTF-8 holds 0xFF: it ends them all."""
+    """Return the half-open range of UTF-8 keys that start with `prefix`. No UTF-8 contains 0xFF."""
     start = prefix.encode()
     if not start:
         return b"", b"\xff"
@@ -230,44 +230,44 @@ def key_bounds(prefix: str) -> tuple[bytes, bytes]:
 
 
 class Session(Protocol):
-    """The life of one participant. Keys put with its lease vanish when it ends, all at one revision."""
+    """The session of one process. Keys put with its lease are deleted when it ends, all at one revision."""
 
     @property
     def lease(self) -> int:
-        """What to give `Put`; one that has ended makes the whole txn raise `SessionEnded`."""
+        """The lease for `Put`; if the session has ended, the whole txn raises `SessionEnded`."""
 
     @property
     def has_ended(self) -> bool: ...
 
     async def wait_ended(self) -> None:
-        """Return once the session has ended, by `close` or because the store gave it up."""
+        """Return once the session has ended, by `close` or because the store expired it."""
 
     async def close(self) -> None:
-        """End the session now. Doing it twice is allowed."""
+        """End the session now. Idempotent."""
 
 
 class MetadataStore(Protocol):
-    """The front door. Every method may raise `MetadataUnavailable`, which means that nothing was changed."""
+    """A metadata store. Every method may raise `MetadataUnavailable`: then nothing was changed."""
 
     async def txn(
         self, compares: Sequence[Compare] = (), success: Sequence[Op] = (), failure: Sequence[Op] = ()
     ) -> TxnResult:
-        """Run `success` when every compare holds, else `failure`: all of it or nothing, at one new revision.
+        """Run `success` if every compare holds, else `failure`: atomically, at one new revision.
 
-        A txn that changes nothing takes no revision. Raises `IndeterminateResult` when the answer was lost.
+        A txn that changes nothing takes no revision. Raises `IndeterminateResult` if the response was lost.
         """
 
     async def range(self, prefix: str) -> Snapshot:
-        """Return what is under `prefix` at the latest revision, the caller's own writes included."""
+        """Return the keys under `prefix` at the latest revision, including the caller's own writes."""
 
     def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[EventBatch]:
         """Yield every batch that touches `prefix` from `from_revision` on, in order and without gaps.
 
-        Raises `RevisionCompacted` when some of them are forgotten. Ends when the store is closed.
+        Raises `RevisionCompacted` if some of them have been compacted. Ends when the store is closed.
         """
 
     async def session(self, ttl_s: int) -> Session:
-        """Open a session that ends at the latest `ttl_s` seconds, and a little, after its owner is gone."""
+        """Open a session. It expires about `ttl_s` seconds after its owner has died."""
 
     async def close(self) -> None:
-        """End every session and watch of this store and let go of it. Doing it twice is allowed."""
+        """End all sessions and watches, and close the store. Idempotent."""

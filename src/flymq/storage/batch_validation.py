@@ -43,10 +43,6 @@ class Appended:
     safe: asyncio.Future[None] | None = None
     """Done when they are as safe as the writer asked for; None when they are already. Set by the partition."""
 
-    @property
-    def count(self) -> int:
-        return self.last_offset - self.base_offset + 1
-
 
 @dataclass(slots=True)
 class Admitted:

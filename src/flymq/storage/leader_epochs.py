@@ -25,7 +25,7 @@ from flymq.storage.segments.segment import Segment
 
 FILE_NAME = "leader-epochs"
 
-Entry = tuple[int, int]
+EpochStart = tuple[int, int]
 """Leader epoch and the first offset it may have written."""
 
 
@@ -58,31 +58,31 @@ class EpochRuns:
 class LeaderEpochs:
     """The history of leaders of one partition, in memory."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._replace(list(entries))
+    def __init__(self, starts: Iterable[EpochStart] = ()) -> None:
+        self._replace(list(starts))
 
     @property
-    def entries(self) -> list[Entry]:
-        return list(self._entries)
+    def starts(self) -> list[EpochStart]:
+        return list(self._starts)
 
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` writes from `start_offset` on. Noted at election, even when no record ever follows."""
         assert epoch > self.current, f"leader epoch {epoch} does not follow {self.current}"
-        # An epoch that wrote nothing keeps its entry: a follower may ask where it ended.
-        self._replace([*self._entries, (epoch, start_offset)])
+        # An epoch that wrote nothing is kept: a follower may ask where it ended.
+        self._replace([*self._starts, (epoch, start_offset)])
 
     def observe(self, run: EpochRun) -> None:
-        """Make the history agree with batches that are in the log. Entries that contradict them are dropped.
+        """Make the history agree with batches that are in the log. Epochs that contradict them are dropped.
 
         That is, in a file from before a truncation, an epoch whose batches are gone; and on a follower that catches up,
         an epoch that was noted at its election before the batches of earlier epochs had arrived.
         """
         kept = [
-            entry
-            for entry in self._entries
-            if (entry[1] >= run.end_offset if entry[0] > run.epoch else entry[1] <= run.first_offset)
+            start
+            for start in self._starts
+            if (start[1] >= run.end_offset if start[0] > run.epoch else start[1] <= run.first_offset)
         ]
-        at = bisect_right(kept, run.epoch, key=lambda entry: entry[0])
+        at = bisect_right(kept, run.epoch, key=lambda start: start[0])
         if run.epoch >= 0 and (at == 0 or kept[at - 1][0] != run.epoch):
             start_offset = max(run.start_offset, kept[at - 1][1]) if at else run.start_offset
             kept.insert(at, (run.epoch, start_offset))
@@ -90,33 +90,33 @@ class LeaderEpochs:
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int] | None:
         """Return (largest known epoch at most `epoch`, offset where it ended); None when all known ones are later."""
-        at = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        at = bisect_right(self._starts, epoch, key=lambda start: start[0])
         if at == 0:
             return None
-        end = self._entries[at][1] if at < len(self._entries) else log_end
-        return self._entries[at - 1][0], end
+        end = self._starts[at][1] if at < len(self._starts) else log_end
+        return self._starts[at - 1][0], end
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that wrote `offset`; -1 when it is older than the history."""
-        at = bisect_right(self._entries, offset, key=lambda entry: entry[1])
-        return self._entries[at - 1][0] if at else -1
+        at = bisect_right(self._starts, offset, key=lambda start: start[1])
+        return self._starts[at - 1][0] if at else -1
 
     def cut_end(self, end_offset: int) -> None:
         """Forget epochs that began at or after `end_offset`: their records were truncated."""
-        self._replace([entry for entry in self._entries if entry[1] < end_offset])
+        self._replace([start for start in self._starts if start[1] < end_offset])
 
     def cut_start(self, start_offset: int) -> None:
         """Forget epochs whose records all lie before `start_offset`; the one that spans it begins there."""
-        at = bisect_left(self._entries, start_offset, key=lambda entry: entry[1])
-        kept = self._entries[at:]
+        at = bisect_left(self._starts, start_offset, key=lambda start: start[1])
+        kept = self._starts[at:]
         if at and (not kept or kept[0][1] > start_offset):
-            kept.insert(0, (self._entries[at - 1][0], start_offset))
+            kept.insert(0, (self._starts[at - 1][0], start_offset))
         self._replace(kept)
 
-    def _replace(self, entries: list[Entry]) -> None:
-        assert _is_ascending(entries), f"leader epochs do not ascend: {entries}"
-        self._entries = entries
-        self.current = entries[-1][0] if entries else -1
+    def _replace(self, starts: list[EpochStart]) -> None:
+        assert _is_ascending(starts), f"leader epochs do not ascend: {starts}"
+        self._starts = starts
+        self.current = starts[-1][0] if starts else -1
         """The latest epoch; -1 before the first. A plain field: every append looks at it."""
 
 
@@ -146,10 +146,10 @@ class EpochsFile:
         if not is_in_headers:
             self._required = change
 
-    def write(self, change: int, entries: list[Entry]) -> None:
+    def write(self, change: int, starts: list[EpochStart]) -> None:
         """Write the history as of `change`; durable once the directory is synced. In any thread, one at a time."""
         if change >= self._written:  # else a later round was faster
-            rename_synced(self._disk, self._path, encode_note(entries))
+            rename_synced(self._disk, self._path, encode_note(starts))
             self._written = change
 
     def end(self, change: int) -> None:
@@ -160,10 +160,10 @@ class EpochsFile:
             self._required = None
 
 
-def read_epochs(disk: Disk, directory: Path) -> list[Entry] | None:
-    """Return the entries of the file; None when it is missing or damaged."""
-    entries = read_note(disk, directory / FILE_NAME, list[Entry])
-    return entries if entries is not None and _is_ascending(entries) else None
+def read_epochs(disk: Disk, directory: Path) -> list[EpochStart] | None:
+    """Return the epochs in the file; None when it is missing or damaged."""
+    starts = read_note(disk, directory / FILE_NAME, list[EpochStart])
+    return starts if starts is not None and _is_ascending(starts) else None
 
 
 def walk_epochs(segments: Iterable[Segment]) -> list[EpochRun]:
@@ -176,5 +176,5 @@ def walk_epochs(segments: Iterable[Segment]) -> list[EpochRun]:
     return runs.runs
 
 
-def _is_ascending(entries: list[Entry]) -> bool:
-    return all(before[0] < entry[0] and before[1] <= entry[1] for before, entry in pairwise(entries))
+def _is_ascending(starts: list[EpochStart]) -> bool:
+    return all(before[0] < start[0] and before[1] <= start[1] for before, start in pairwise(starts))

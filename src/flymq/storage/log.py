@@ -216,11 +216,11 @@ class Log:
 
     def _observe_epochs(self, headers: list[BatchHeader]) -> None:
         """Take the epochs of batches about to be written into the history."""
-        before, end_offset = self.epochs.entries, self.end_offset
+        before, end_offset = self.epochs.starts, self.end_offset
         for header in headers:
             self.epochs.observe(EpochRun(header.leader_epoch, end_offset, header.base_offset, header.next_offset))
             end_offset = header.next_offset
-        if self.epochs.entries != before:
+        if self.epochs.starts != before:
             self._note_epochs(is_in_headers=True)
 
     def _note_epochs(self, *, is_in_headers: bool) -> None:
@@ -513,7 +513,7 @@ class Log:
     def _begin_sync(self, *, save_epochs: bool) -> SyncPoint:
         write_epochs = None
         if save_epochs:
-            write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.entries)
+            write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.starts)
         point = self._unsynced.begin(self.end_offset, self.truncations, write_epochs)
         point.saves_epochs = save_epochs
         return point

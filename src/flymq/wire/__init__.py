@@ -1,1 +1,1 @@
-"""Codecs without I/O: bytes in, messages out, and back. One package per protocol; they do not import each other."""
+"""Sans-I/O codecs: bytes in, messages out, and back. One package per protocol; they do not import each other."""

@@ -1,4 +1,4 @@
-"""Whose a stream is, by its first bytes: what lets one port speak many protocols."""
+"""Protocol detection by the first bytes of a stream, so that one port can serve many protocols."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import Enum
 
 
 class Speaks(Enum):
-    """What a protocol makes of the first bytes of a stream, at least one of them."""
+    """Whether the first bytes of a stream, at least one, are of a protocol."""
 
     YES = "yes"
     NO = "no"
     MORE = "more"
-    """Too few to tell."""
+    """Too few bytes to decide."""

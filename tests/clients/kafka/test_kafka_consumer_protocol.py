@@ -38,7 +38,7 @@ def member(address: str, group: str, **settings) -> confluent_kafka.Consumer:
     return librdkafka_member(address, group, protocol="consumer", **named)
 
 
-def share_of(consumer: confluent_kafka.Consumer) -> set[tuple[str, int]]:
+def assignment_of(consumer: confluent_kafka.Consumer) -> set[tuple[str, int]]:
     return {(each.topic, each.partition) for each in consumer.assignment()}
 
 
@@ -55,11 +55,11 @@ def test_members_share_the_partitions_and_take_over_from_one_that_leaves(broker,
     first.subscribe([topic])
     assert sorted(poll_values(first, 40)) == list(range(40))
     second.subscribe([topic])
-    poll_until(lambda: len(share_of(first)) == len(share_of(second)) == 2, first, second)
-    assert share_of(first) | share_of(second) == {(topic, number) for number in range(4)}
+    poll_until(lambda: len(assignment_of(first)) == len(assignment_of(second)) == 2, first, second)
+    assert assignment_of(first) | assignment_of(second) == {(topic, number) for number in range(4)}
     assert describe(broker.address, topic).partition_assignor == assignor
     first.close()
-    poll_until(lambda: len(share_of(second)) == 4, second)
+    poll_until(lambda: len(assignment_of(second)) == 4, second)
     second.close()
 
 
@@ -106,7 +106,7 @@ def test_a_restarted_broker_goes_on_with_the_same_members(tmp_path):
         consumers = [member(broker.address, "readers", **quickly) for _ in range(2)]
         for consumer in consumers:
             consumer.subscribe(["orders"])
-        poll_until(lambda: [len(share_of(each)) for each in consumers] == [2, 2], *consumers)
+        poll_until(lambda: [len(assignment_of(each)) for each in consumers] == [2, 2], *consumers)
         before = describe(broker.address, "readers")
         broker.kill()
         broker.start()
@@ -138,30 +138,30 @@ def test_a_pattern_means_topics_that_come_later_and_partitions_that_are_added(br
     fill(broker.address, f"{topic}-a", partitions=1)
     consumer = member(broker.address, topic)
     consumer.subscribe([f"^{topic}-.*"])
-    poll_until(lambda: share_of(consumer) == {(f"{topic}-a", 0)}, consumer)
+    poll_until(lambda: assignment_of(consumer) == {(f"{topic}-a", 0)}, consumer)
     fill(broker.address, f"{topic}-b", partitions=1)
-    poll_until(lambda: (f"{topic}-b", 0) in share_of(consumer), consumer)
+    poll_until(lambda: (f"{topic}-b", 0) in assignment_of(consumer), consumer)
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.create_partitions([NewPartitions(f"{topic}-a", 2)])[f"{topic}-a"].result()
-    poll_until(lambda: (f"{topic}-a", 1) in share_of(consumer), consumer)
+    poll_until(lambda: (f"{topic}-a", 1) in assignment_of(consumer), consumer)
     admin.delete_topics([f"{topic}-b"])[f"{topic}-b"].result()
-    poll_until(lambda: share_of(consumer) == {(f"{topic}-a", 0), (f"{topic}-a", 1)}, consumer)
+    poll_until(lambda: assignment_of(consumer) == {(f"{topic}-a", 0), (f"{topic}-a", 1)}, consumer)
     consumer.close()
 
 
-def test_a_static_member_that_restarts_has_its_share_back_and_nobody_else_got_it(broker, topic):
+def test_a_static_member_that_restarts_has_its_partitions_back_and_nobody_else_got_it(broker, topic):
     fill(broker.address, topic)
     settings = {"group_instance_id": "one"}
     first, other = member(broker.address, topic, **settings), member(broker.address, topic)
     first.subscribe([topic])
     other.subscribe([topic])
-    poll_until(lambda: len(share_of(first)) == len(share_of(other)) == 2, first, other)
-    mine = share_of(first)
+    poll_until(lambda: len(assignment_of(first)) == len(assignment_of(other)) == 2, first, other)
+    mine = assignment_of(first)
     first.close()
     again = member(broker.address, topic, **settings)
     again.subscribe([topic])
-    poll_until(lambda: share_of(again) == mine, again, other)
-    assert not share_of(other) & mine
+    poll_until(lambda: assignment_of(again) == mine, again, other)
+    assert not assignment_of(other) & mine
     again.close()
     other.close()
 
@@ -189,7 +189,7 @@ def test_such_a_group_is_seen_from_everywhere(broker, topic):
     fill(broker.address, topic)
     consumer = member(broker.address, topic, client_id="reader")
     consumer.subscribe([topic])
-    poll_until(lambda: len(share_of(consumer)) == 4, consumer)
+    poll_until(lambda: len(assignment_of(consumer)) == 4, consumer)
     consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 4)], asynchronous=False)
     admin = AdminClient({"bootstrap.servers": broker.address})
     listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result().valid
@@ -218,7 +218,7 @@ def test_offsets_are_told_and_taken_only_in_the_epoch_a_member_is_in(broker, top
     fill(broker.address, topic)
     consumer = member(broker.address, topic)
     consumer.subscribe([topic])
-    poll_until(lambda: len(share_of(consumer)) == 4, consumer)
+    poll_until(lambda: len(assignment_of(consumer)) == 4, consumer)
     (described,) = describe(broker.address, topic).members
     with RawKafka(broker.port) as raw:
         for member_id, epoch, expected in (
@@ -257,7 +257,7 @@ def test_what_was_read_is_committed_with_what_was_written(broker, topic):
         producer.begin_transaction()
         producer.produce(f"{topic}-out", b"copied")
         place = [confluent_kafka.TopicPartition(topic, 0, 7)]
-        poll_until(lambda: len(share_of(consumer)) == 1, consumer)
+        poll_until(lambda: len(assignment_of(consumer)) == 1, consumer)
         producer.send_offsets_to_transaction(place, consumer.consumer_group_metadata(), WAIT_S)
         (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
         (committed,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=WAIT_S)

@@ -1,4 +1,4 @@
-"""Consumer groups of Kafka's clients: shares, members that come and go, offsets, and native members beside them."""
+"""Consumer groups of Kafka's clients: assignments, members that join and leave, offsets, and native members."""
 
 import asyncio
 import threading
@@ -93,8 +93,8 @@ def test_members_share_the_partitions_and_take_over_from_one_that_leaves(broker,
     poll_until(lambda: len(first.assignment()) == 4, first)
     second.subscribe([topic])
     poll_until(lambda: len(second.assignment()) == 2 and len(first.assignment()) == 2, first, second)
-    shares = {(each.topic, each.partition) for member in (first, second) for each in member.assignment()}
-    assert shares == {(topic, number) for number in range(4)}
+    assigned = {(each.topic, each.partition) for member in (first, second) for each in member.assignment()}
+    assert assigned == {(topic, number) for number in range(4)}
     first.close()
     poll_until(lambda: len(second.assignment()) == 4, second)
     second.close()
@@ -170,7 +170,7 @@ def test_a_kafka_member_and_a_native_one_share_a_group(broker, topic):
     member.close()
 
 
-def test_a_static_member_that_restarts_keeps_its_share_without_a_new_generation(broker, topic):
+def test_a_static_member_that_restarts_keeps_its_partitions_without_a_new_generation(broker, topic):
     fill(broker.address, topic)
     settings = {"group.instance.id": "worker-1"}
     member = librdkafka_member(broker.address, topic, **settings)

@@ -1,4 +1,4 @@
-"""Reading topics in groups: shares, commits, and members that come and go."""
+"""Reading topics in groups: assignments, commits, and members that join and leave."""
 
 import threading
 from typing import Any
@@ -147,7 +147,7 @@ def test_an_own_assignor_decides(client, topic):
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_every_assignor_of_the_broker_shares_everything_out(client, topic, assignor):
+def test_every_assignor_of_the_broker_assigns_everything(client, topic, assignor):
     fill(client, topic, 0)
     settings: dict[str, Any] = {"assignors": [assignor], "heartbeat_interval_ms": 20}
     with client.consumer(topic, group=topic, **settings) as first:

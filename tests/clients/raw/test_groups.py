@@ -81,7 +81,7 @@ def test_a_lonely_member_gets_every_partition_and_commits(orders: RawClient) -> 
     ]
 
 
-def test_a_second_member_makes_the_group_share(orders: RawClient, second: RawClient) -> None:
+def test_a_second_member_makes_the_group_rebalance(orders: RawClient, second: RawClient) -> None:
     first = join(orders)
     sync(orders, first)
     second.socket.sendall(encode_request(groups.Subscribe(group="readers", topics=["orders"])))
@@ -91,9 +91,9 @@ def test_a_second_member_makes_the_group_share(orders: RawClient, second: RawCli
     other = second.receive()
     assert isinstance(other, groups.SubscribeAnswer)
     assert again.generation == other.generation == 2
-    shares = [sync(orders, again)["orders"], sync(second, other)["orders"]]
-    assert sorted(shares[0] + shares[1]) == [0, 1, 2, 3]
-    assert len(shares[0]) == len(shares[1]) == 2
+    assigned = [sync(orders, again)["orders"], sync(second, other)["orders"]]
+    assert sorted(assigned[0] + assigned[1]) == [0, 1, 2, 3]
+    assert len(assigned[0]) == len(assigned[1]) == 2
 
 
 def test_a_commit_from_an_ended_generation_is_refused_and_changes_nothing(orders: RawClient) -> None:
@@ -128,7 +128,7 @@ def test_a_commit_names_the_partitions_that_are_not_there(orders: RawClient) -> 
     assert committed(orders) == {("orders", 1): 1}
 
 
-def test_new_partitions_are_shared_out(orders: RawClient) -> None:
+def test_new_partitions_are_assigned(orders: RawClient) -> None:
     joined = join(orders)
     sync(orders, joined)
     ask(orders, AddPartitions(topic="orders", partitions=6))
@@ -166,10 +166,10 @@ def test_a_member_that_assigns_by_itself_is_told_of_everybody(orders: RawClient)
     assert joined.assigns
     [member] = joined.members
     assert (member.member, member.topics, bytes(member.user_data)) == (joined.member, ["orders"], b"cheerful")
-    share = groups.MemberAssignment(joined.member, [TopicPartitions("orders", [2])])
+    assignment = groups.MemberAssignment(joined.member, [TopicPartitions("orders", [2])])
     answer = ask(
         orders,
-        groups.Sync(group="readers", member=joined.member, generation=joined.generation, assignments=[share]),
+        groups.Sync(group="readers", member=joined.member, generation=joined.generation, assignments=[assignment]),
     )
     assert answer.partitions == [TopicPartitions("orders", [2])]
 
@@ -188,7 +188,7 @@ def describe(client: RawClient) -> groups.DescribeGroupAnswer:
     return answer
 
 
-def test_a_description_tells_members_shares_and_lag(orders: RawClient) -> None:
+def test_a_description_has_members_assignments_and_lag(orders: RawClient) -> None:
     ask(orders, Hello(client_id="till-7"))
     ask(orders, Produce(topic="orders", partition=0, value=b"old", timestamp=1_000))
     ask(orders, Produce(topic="orders", partition=0, value=b"new"))

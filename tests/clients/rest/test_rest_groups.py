@@ -67,8 +67,8 @@ def test_consumers_of_a_group_share_its_partitions(api: httpx.Client, topic: str
                 seen += poll(api, first)
             second = joining.result()
         seen += poll(api, first)
-        shares = [api.get(consumer).json()["partitions"] for consumer in (first, second)]
-        assert [len(share) for share in shares] == [1, 1]
+        assignments = [api.get(consumer).json()["partitions"] for consumer in (first, second)]
+        assert [len(assigned) for assigned in assignments] == [1, 1]
         assert set(seen + poll(other, second)) == {"a", "b"}
         assert len(api.get(f"/groups/{group}").json()["members"]) == 2
 

@@ -148,7 +148,7 @@ def test_whatever_happens_to_a_topic_is_a_line_in_the_log(api: httpx.Client, cap
         api.delete("/topics/logged")
     assert caplog.messages == [
         "created the topic logged with 1 partitions, records are kept for 7 days or 1024 MiB a partition",
-        "extended the topic logged from 1 to 2 partitions",
+        "increased the partitions of the topic logged from 1 to 2",
         "changed the topic logged: retention.ms=1000, segment.bytes=default",
         "deleted the topic logged",
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.property.coordination.test_coordination_replay import Log
 
-from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
+from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry
 from flymq.coordination.group import GroupLimits, GroupState
 from flymq.coordination.groups import GroupTable
@@ -59,6 +59,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def write(self, entries: list[Entry]) -> bool:
         if entries:
+            self.table.check(entries)
             self.table.apply(self.log.append(entries))
         return bool(entries)
 
@@ -71,7 +72,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """One heartbeat, as a client of Kafka's sends it; its answer may be lost."""
         is_joining = client.epoch == JOINS
         is_full = is_joining or client.must_tell
-        beat = Beat(
+        beat = Heartbeat(
             client.member_id,
             client.epoch,
             client.instance,
@@ -141,7 +142,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             return
         is_away = is_coming_back and bool(client.instance)
         try:
-            group.check(Beat(client.member_id, IS_AWAY if is_away else LEAVES, client.instance))
+            group.check(Heartbeat(client.member_id, IS_AWAY if is_away else LEAVES, client.instance))
         except FlyMQError:
             return
         self.write(group.decide_away(client.member_id) if is_away else group.decide_leave(client.member_id))
@@ -181,8 +182,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 self.speak(client)
                 client.let_go()
         group = self.group
-        silent = set(group.members) - {client.member_id for client in self.clients.values()} if group else set()
-        if group is None or silent or not group.members:
+        without_client = set(group.members) - {client.member_id for client in self.clients.values()} if group else set()
+        if group is None or without_client or not group.members:
             return
         assert group.state is GroupState.STABLE
         wanted = {topic for client in self.clients.values() for topic in client.wanted}

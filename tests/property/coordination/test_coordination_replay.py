@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget
+from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_delete
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import (
     ALL_KINDS,
@@ -68,7 +68,7 @@ class Log:
 
 
 class GroupsMachine(RuleBasedStateMachine):
-    """Members join, leave, fall silent and commit, in two groups of one partition."""
+    """Members join, leave, time out and commit, in two groups of one partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,6 +86,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     def write(self, entries: list[Entry]) -> None:
         if entries:
+            self.table.check(entries)
             self.table.apply(self.log.append(entries))
 
     def advance(self, name: str) -> None:
@@ -201,7 +202,7 @@ class GroupsMachine(RuleBasedStateMachine):
         assert self.log.compacted() == self.table.entries()
 
     @invariant()
-    def nobody_shares_a_partition(self) -> None:
+    def no_partition_has_two_owners(self) -> None:
         for group in self.table:
             assert isinstance(group, Group)
             owned = [name for saved in group.value.members for name in parse_assignment(saved.assignment)]
@@ -230,6 +231,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     def write(self, entries: list[Entry]) -> None:
         if entries:
+            self.table.check(entries)
             self.table.apply(self.log.append(entries))
 
     def ongoing(self, name: str) -> TransactionValue | None:
@@ -272,7 +274,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         value = self.table.find(name)
         if value is not None and value.state.is_ending:
             last_batch = self.table.last_batch("q")
-            self.write(decide_forget(name, value, last_batch=last_batch) or decide_complete(name, value, now_ms=1))
+            self.write(decide_delete(name, value, last_batch=last_batch) or decide_complete(name, value, now_ms=1))
             if (after := self.table.find(name)) is not None:
                 self.identities[name] = after.producer
 

@@ -36,8 +36,8 @@ def test_a_subscription_is_read_back(topics: list[str], owned: list[TopicPartiti
 
 
 @given(partitions)
-def test_an_assignment_is_read_back(share: list[TopicPartition]) -> None:
-    assert parse_assignment(encode_assignment(share)) == in_topic_order(share)
+def test_an_assignment_is_read_back(assignment: list[TopicPartition]) -> None:
+    assert parse_assignment(encode_assignment(assignment)) == in_topic_order(assignment)
 
 
 @given(st.binary(max_size=200))

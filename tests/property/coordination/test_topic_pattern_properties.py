@@ -96,7 +96,7 @@ def test_a_pattern_that_cannot_be_read_is_refused_with_what_is_wrong(pattern: st
 
 def test_a_pattern_is_not_longer_than_it_may_be() -> None:
     assert TopicPattern("a" * 1000).matches("a" * 1000)
-    with pytest.raises(InvalidTopicPattern, match="at most 1000 characters, this one 1001"):
+    with pytest.raises(InvalidTopicPattern, match="at most 1000 characters, this one has 1001"):
         TopicPattern("a" * 1001)
 
 

@@ -365,8 +365,8 @@ class LogBesideList:
 
     def recall_epochs(self) -> None:
         """After a crash: epochs that were noted and not synced may be there or not."""
-        entries = set(self.log.epochs.entries)
-        self.begun_epochs = {epoch: start for epoch, start in self.begun_epochs.items() if (epoch, start) in entries}
+        starts = set(self.log.epochs.starts)
+        self.begun_epochs = {epoch: start for epoch, start in self.begun_epochs.items() if (epoch, start) in starts}
 
     # --- comparison
 
@@ -443,16 +443,16 @@ class LogBesideList:
         ]
 
     def check_epochs(self) -> None:
-        entries = self.log.epochs.entries
-        assert [entry[0] for entry in entries] == sorted({entry[0] for entry in entries})
-        assert [entry[1] for entry in entries] == sorted(entry[1] for entry in entries)
-        assert all(start <= self.log.end_offset for _, start in entries)
+        starts = self.log.epochs.starts
+        assert [epoch for epoch, _ in starts] == sorted({epoch for epoch, _ in starts})
+        assert [start for _, start in starts] == sorted(start for _, start in starts)
+        assert all(start <= self.log.end_offset for _, start in starts)
         for batch in self.held():
             offset = max(batch.header.base_offset, self.log.start_offset)
             assert self.log.epochs.epoch_of(offset) == batch.header.leader_epoch
         first_offset = self.log.segments[0].base_offset if isinstance(self.log, Log) else self.log.start_offset
         durable = {(epoch, start) for epoch, start in self.durable_epochs.items() if start >= first_offset}
-        assert durable <= set(entries)
+        assert durable <= set(starts)
 
     def check_time(self, timestamp: int) -> None:
         times = [

@@ -113,8 +113,8 @@ def test_garbage_holds_no_aborted_transaction(raw: bytes) -> None:
 @given(st.binary() | st.lists(st.tuples(st.integers(), st.integers())).map(encode_note))
 def test_garbage_is_no_history_of_leaders(raw: bytes) -> None:
     disk = disk_with(raw, DIRECTORY / "leader-epochs")
-    entries = read_epochs(disk, DIRECTORY)
-    assert entries is None or LeaderEpochs(entries).entries == entries
+    starts = read_epochs(disk, DIRECTORY)
+    assert starts is None or LeaderEpochs(starts).starts == starts
 
 
 run_shapes = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3), st.integers(1, 5)), max_size=12)
@@ -141,10 +141,10 @@ def test_a_history_of_leaders_rises_whatever_is_done_to_it(begun: list[tuple[int
         if epoch > epochs.current:
             epochs.begin(epoch, start_offset)
     epochs.cut_start(cut)
-    assert all(start >= cut for _, start in epochs.entries)
+    assert all(start >= cut for _, start in epochs.starts)
     epochs.cut_end(cut + 30)
-    assert all(start < cut + 30 for _, start in epochs.entries)
-    assert [epoch for epoch, _ in epochs.entries] == sorted({epoch for epoch, _ in epochs.entries})
+    assert all(start < cut + 30 for _, start in epochs.starts)
+    assert [epoch for epoch, _ in epochs.starts] == sorted({epoch for epoch, _ in epochs.starts})
 
 
 @given(st.data())

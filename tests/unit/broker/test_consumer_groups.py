@@ -11,7 +11,7 @@ from tests.unit.broker.world import World
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.consumer_groups import Place
 from flymq.broker.coordinators.groups import Committer
-from flymq.coordination.consumer_group import JOINS, LEAVES, Beat
+from flymq.coordination.consumer_group import JOINS, LEAVES, Heartbeat
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState
 from flymq.host.virtual_time import run
@@ -28,7 +28,7 @@ async def beat(
     names = None if owned is None else frozenset(TopicPartition(topic, number) for number in owned)
     place, durable = node.groups.consumers.heartbeat(
         "g",
-        Beat(
+        Heartbeat(
             member,
             epoch,
             rebalance_timeout_ms=1_000 if joins else None,
@@ -46,7 +46,7 @@ def numbers(place: Place) -> list[int]:
     return sorted(partition.partition for partition in place.assignment)
 
 
-def test_a_member_that_falls_silent_is_dropped_and_another_gets_its_share() -> None:
+def test_a_member_that_times_out_is_removed_and_another_gets_its_partitions() -> None:
     async def scenario(world: World, node: Broker) -> None:
         first = await beat(node, "a")
         assert numbers(first) == [0, 1, 2, 3]
@@ -94,7 +94,7 @@ def test_a_member_without_an_id_is_given_one_and_a_group_needs_a_name() -> None:
         given = await beat(node, "")
         assert given.member_id in node.groups.get("g").members
         with pytest.raises(InvalidRequest):
-            node.groups.consumers.heartbeat("", Beat("a", JOINS))
+            node.groups.consumers.heartbeat("", Heartbeat("a", JOINS))
         with pytest.raises(InvalidRequest):
             await beat(node, "", given.epoch)
 
@@ -160,7 +160,7 @@ def test_a_hundred_members_come_one_by_one_and_settle_on_a_thousand_partitions()
                 *(beat(node, name, place.epoch, owned=has, topic="wide") for name, place, has in beats)
             )
         assert node.groups.get("g").state is GroupState.STABLE
-        assert {len(share) for share in node.groups.get("g").assignments().values()} == {10}
+        assert {len(held) for held in node.groups.get("g").assignments().values()} == {10}
         await world.close()
 
     run(live())

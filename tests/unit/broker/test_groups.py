@@ -11,7 +11,7 @@ from tests.unit.broker.world import World
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import Committer, Joined
 from flymq.broker.replicas.maintenance import Maintenance
-from flymq.coordination.entries import OffsetValue
+from flymq.coordination.entries import OffsetValue, ProducerIdentity
 from flymq.coordination.group import GroupState, Join
 from flymq.coordination.subscriptions import (
     Subscription,
@@ -25,6 +25,7 @@ from flymq.model.delivery import Acks
 from flymq.model.errors import (
     GroupFull,
     GroupNotEmpty,
+    InvalidRequest,
     InvalidSessionTimeout,
     MemberFenced,
     MemberIdRequired,
@@ -69,7 +70,7 @@ async def join(node: Broker, member_id: str = "", instance: str = "", **options:
     return await node.groups.join("g", a_join(member_id, instance, **options))
 
 
-async def share(node: Broker, joined: Joined) -> list[int]:
+async def assigned(node: Broker, joined: Joined) -> list[int]:
     raw = await node.groups.sync("g", Committer(joined.member_id, joined.generation))
     return [partition.partition for partition in parse_assignment(raw)]
 
@@ -86,7 +87,7 @@ def offsets(node: Broker) -> dict[TopicPartition, int]:
     return {partition: value.offset for partition, value in node.groups.committed("g").items()}
 
 
-def test_a_member_whose_connection_breaks_before_it_knew_its_id_leaves_no_ghost() -> None:
+def test_a_member_whose_connection_breaks_before_it_knew_its_id_leaves_no_member() -> None:
     async def scenario(world: World, node: Broker) -> None:
         first = await join(node)
         ghost = node.groups.join("g", a_join())
@@ -95,7 +96,7 @@ def test_a_member_whose_connection_breaks_before_it_knew_its_id_leaves_no_ghost(
         await asyncio.sleep(0)
         assert list(node.groups.get("g").members) == [first.member_id]
         again = await join(node, first.member_id)
-        assert await share(node, again) == [0, 1, 2, 3]
+        assert await assigned(node, again) == [0, 1, 2, 3]
 
     in_world(scenario)
 
@@ -127,7 +128,7 @@ def test_a_member_that_heartbeats_stays_and_one_that_does_not_is_dropped() -> No
         with pytest.raises(UnknownMember):
             node.groups.heartbeat("g", Committer(silent.member_id, silent.generation))
         again = await join(node, living.member_id)
-        assert await share(node, again) == [0, 1, 2, 3]
+        assert await assigned(node, again) == [0, 1, 2, 3]
 
     in_world(scenario)
 
@@ -177,7 +178,7 @@ def test_a_committed_offset_survives_a_power_cut() -> None:
     in_world(scenario)
 
 
-def test_a_static_member_that_returns_fences_whoever_waits_under_its_name() -> None:
+def test_a_static_member_that_returns_fences_the_one_that_waits_under_its_instance_id() -> None:
     async def scenario(world: World, node: Broker) -> None:
         old, _ = await asyncio.gather(join(node, instance="one"), join(node))
         waiting = node.groups.join("g", a_join(old.member_id, "one", native=False))
@@ -206,7 +207,7 @@ def test_a_member_that_needs_an_id_gets_it_and_comes_back() -> None:
     in_world(scenario)
 
 
-def test_who_waits_for_a_share_is_told_when_the_group_is_shared_out_anew() -> None:
+def test_a_member_that_waits_for_its_assignment_is_told_when_the_group_rebalances() -> None:
     async def scenario(world: World, node: Broker) -> None:
         leader, other = await asyncio.gather(join(node, native=False), join(node, native=False))
         assert leader.assigns and not other.assigns
@@ -234,20 +235,20 @@ def test_limits_are_kept() -> None:
     in_world(scenario)
 
 
-def test_a_static_leader_that_returns_to_a_settled_group_is_not_asked_to_share_out() -> None:
+def test_a_static_leader_that_returns_to_a_settled_group_is_not_asked_to_assign() -> None:
     async def scenario(world: World, node: Broker) -> None:
         leader = await join(node, instance="one", native=False)
         assignments = {leader.member_id: encode_assignment([ORDERS])}
         await node.groups.sync("g", Committer(leader.member_id, leader.generation), assignments)
         again = await join(node, instance="one", native=False)
         assert (again.generation, again.assigns, again.leader) == (leader.generation, False, "")
-        assert await share(node, again) == [0]
+        assert await assigned(node, again) == [0]
 
     in_world(scenario)
 
 
 @pytest.mark.parametrize("native_leads", [True, False])
-def test_members_of_two_protocols_share_one_group(native_leads: bool) -> None:
+def test_members_of_two_protocols_can_be_in_one_group(native_leads: bool) -> None:
     async def scenario(world: World, node: Broker) -> None:
         leader = asyncio.ensure_future(join(node, native=native_leads))
         await asyncio.sleep(0)
@@ -258,7 +259,7 @@ def test_members_of_two_protocols_share_one_group(native_leads: bool) -> None:
             names = [member.member_id for member in led.members]
             assignments = {name: encode_assignment([TopicPartition("orders", at)]) for at, name in enumerate(names)}
         await node.groups.sync("g", Committer(led.member_id, led.generation), assignments)
-        mine, theirs = await share(node, led), await share(node, other)
+        mine, theirs = await assigned(node, led), await assigned(node, other)
         assert sorted(mine + theirs) == ([0, 1, 2, 3] if native_leads else [0, 1])
 
     in_world(scenario)
@@ -290,7 +291,7 @@ def test_compaction_of_the_log_changes_nothing() -> None:
 # --- offsets that nobody uses ---------------------------------------------------------------------------------------
 
 
-def test_offsets_are_forgotten_a_week_after_the_last_member_has_gone() -> None:
+def test_offsets_are_deleted_a_week_after_the_last_member_has_gone() -> None:
     async def scenario(world: World, node: Broker) -> None:
         joined = await join(node)
         await commit(node, 5, Committer(joined.member_id, joined.generation))
@@ -307,7 +308,7 @@ def test_offsets_are_forgotten_a_week_after_the_last_member_has_gone() -> None:
     in_world(scenario)
 
 
-def test_offsets_of_topics_that_members_read_are_kept_and_others_forgotten() -> None:
+def test_offsets_of_topics_that_members_read_are_kept_and_others_deleted() -> None:
     async def scenario(world: World, node: Broker) -> None:
         await world.create_topic("once", 1)
         joined = await join(node, session_s=1700)
@@ -323,7 +324,7 @@ def test_offsets_of_topics_that_members_read_are_kept_and_others_forgotten() -> 
     in_world(scenario)
 
 
-def test_offsets_of_a_topic_whose_deletion_was_cut_short_are_forgotten_at_the_next_start() -> None:
+def test_offsets_of_a_topic_whose_deletion_was_cut_short_are_deleted_at_the_next_start() -> None:
     async def scenario(world: World, node: Broker) -> None:
         await commit(node, 5)
         node.replicas.topic_watchers.clear()  # the power goes right after the topic is gone
@@ -365,5 +366,18 @@ def test_lag_is_told_in_records_and_in_the_age_of_the_first_unread_one() -> None
         partition.delete_before(4)
         assert (node.groups.lag(ORDERS, 0).records, node.groups.lag(ORDERS, 0).ms) == (2, 10_000)
         assert node.groups.lag(TopicPartition("gone", 0), 3).records == -1
+
+    in_world(scenario)
+
+
+def test_a_negative_offset_cannot_be_committed() -> None:
+    async def scenario(_world: World, node: Broker) -> None:
+        await commit(node, 3)
+        errors, _ = node.groups.commit("g", OUTSIDE, {ORDERS: OffsetValue(-1)})
+        assert isinstance(errors[ORDERS], InvalidRequest)
+        producer = ProducerIdentity(7, 0)
+        errors, _ = node.groups.commit_in_transaction("g", OUTSIDE, producer, {ORDERS: OffsetValue(-1)})
+        assert isinstance(errors[ORDERS], InvalidRequest)
+        assert offsets(node) == {ORDERS: 3}
 
     in_world(scenario)

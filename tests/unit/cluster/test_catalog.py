@@ -39,12 +39,12 @@ def catalog(store: SqliteMetadataStore) -> Catalog:
 
 
 async def keys(store: SqliteMetadataStore, prefix: str = "") -> list[str]:
-    return [entry.key for entry in (await store.range(prefix)).entries]
+    return [each.key for each in (await store.range(prefix)).key_values]
 
 
 async def states(store: SqliteMetadataStore, topic_id: UUID = FIRST) -> dict[int, PartitionState]:
-    entries = (await store.range(f"p/{topic_id}/")).entries
-    return {int(entry.key.rpartition("/")[2]): parse_partition(entry.value) for entry in entries}
+    found = (await store.range(f"p/{topic_id}/")).key_values
+    return {int(each.key.rpartition("/")[2]): parse_partition(each.value) for each in found}
 
 
 async def put(store: SqliteMetadataStore, number: int, new: PartitionState) -> None:
@@ -76,12 +76,12 @@ async def test_who_changes_a_topic_from_an_old_version_of_it_changes_nothing(
     old, newer = TopicSpec(FIRST, 1), TopicSpec(FIRST, 1, settings={"retention.ms": 1})
     await catalog.create("orders", old, [state()])
     await catalog.replace("orders", old, newer)
-    with pytest.raises(TopicNotFound, match="at the same time"):
+    with pytest.raises(TopicNotFound, match="concurrently"):
         await catalog.replace("orders", old, TopicSpec(FIRST, 1, settings={"retention.ms": 2}))
-    with pytest.raises(TopicNotFound, match="at the same time"):
+    with pytest.raises(TopicNotFound, match="concurrently"):
         await catalog.delete("orders", old)
-    (entry,) = (await store.range("t/orders")).entries
-    assert parse_topic(entry.value) == newer
+    (each,) = (await store.range("t/orders")).key_values
+    assert parse_topic(each.value) == newer
 
 
 async def test_who_adds_partitions_too_late_overwrites_none_of_those_that_are_there(
@@ -90,7 +90,7 @@ async def test_who_adds_partitions_too_late_overwrites_none_of_those_that_are_th
     old = TopicSpec(FIRST, 1)
     await catalog.create("orders", old, [state()])
     await catalog.add_partitions("orders", old, TopicSpec(FIRST, 2), [state(leader=2, epoch=5)])
-    with pytest.raises(TopicNotFound, match="at the same time"):
+    with pytest.raises(TopicNotFound, match="concurrently"):
         await catalog.add_partitions("orders", old, TopicSpec(FIRST, 3), [state(), state()])
     assert await states(store) == {0: state(), 1: state(leader=2, epoch=5)}
 
@@ -101,7 +101,7 @@ async def test_partitions_added_to_a_topic_that_is_gone_leave_nothing_behind(
     old = TopicSpec(FIRST, 1)
     await catalog.create("orders", old, [state()])
     await catalog.delete("orders", old)
-    with pytest.raises(TopicNotFound, match="at the same time"):
+    with pytest.raises(TopicNotFound, match="concurrently"):
         await catalog.add_partitions("orders", old, TopicSpec(FIRST, 2), [state()])
     assert await keys(store) == [f"gone/{FIRST}"]
 

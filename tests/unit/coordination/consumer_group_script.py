@@ -1,7 +1,7 @@
 """The commands of the scenarios in scenarios/consumer_groups: a group, its log and a clock, and nothing else.
 
-A member speaks with `beat`. It says what it has only where the scenario says `has=`, as real members do when that has
-changed; `epoch=` is the one it was told last unless the scenario says another.
+`beat` is a heartbeat. It reports the owned partitions only with `has=`, as real members do when these have changed;
+`epoch=` is that of the last response unless set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.unit.coordination.scripts import Command, split_options
 
-from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
+from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry, OffsetValue
 from flymq.coordination.group import Group, GroupLimits
 from flymq.coordination.groups import GroupTable
@@ -38,6 +38,7 @@ class ConsumerGroupScript:
         return group
 
     def write(self, entries: list[Entry]) -> bool:
+        self.table.check(entries)
         self.log += entries
         self.table.apply(entries)
         return bool(entries)
@@ -46,7 +47,7 @@ class ConsumerGroupScript:
         self.write(self.group.decide_targets(self.topics, now_ms=int(self.now_s * 1000)))
         self.group.begin_sessions(self.now_s)
 
-    def beat(self, beat: Beat) -> Iterator[str]:
+    def beat(self, beat: Heartbeat) -> Iterator[str]:
         found = self.table.find("g")
         (found if isinstance(found, ConsumerGroup) else ConsumerGroup("g", LIMITS)).check(beat)
         self.write(self.table.decide_type("g", ConsumerGroup, now_ms=0))
@@ -58,8 +59,8 @@ class ConsumerGroupScript:
         group.touch(member, self.now_s)
         group.begin_sessions(self.now_s)
         self.told[beat.member_id] = member.value.epoch
-        share = f": {_show(member.value.assigned)}" if is_told else ", as before"
-        yield f"{beat.member_id} at {member.value.epoch}{share}"
+        assignment = f": {_show(member.value.assigned)}" if is_told else ", unchanged"
+        yield f"{beat.member_id} at {member.value.epoch}{assignment}"
 
     # --- commands
 
@@ -78,7 +79,7 @@ class ConsumerGroupScript:
         (name, *_), options = split_options(words)
         topics = options.get("topics", "" if "pattern" in options else "orders")
         return self.beat(
-            Beat(
+            Heartbeat(
                 name,
                 JOINS,
                 options.get("instance", ""),
@@ -94,7 +95,7 @@ class ConsumerGroupScript:
         (name, *_), options = split_options(words)
         topics = options.get("topics")
         return self.beat(
-            Beat(
+            Heartbeat(
                 name,
                 int(options.get("epoch", self.told.get(name, 1))),
                 options.get("instance", ""),
@@ -106,14 +107,14 @@ class ConsumerGroupScript:
         )
 
     def do_leave(self, words: list[str]) -> Iterator[str]:
-        self.group.check(Beat(words[0], LEAVES))
+        self.group.check(Heartbeat(words[0], LEAVES))
         self.write(self.group.decide_leave(words[0]))
         self.assign()
         yield f"{words[0]} is gone"
 
     def do_away(self, words: list[str]) -> Iterator[str]:
         (name, *_), options = split_options(words)
-        self.group.check(Beat(name, IS_AWAY, options.get("instance", "")))
+        self.group.check(Heartbeat(name, IS_AWAY, options.get("instance", "")))
         self.write(self.group.decide_away(name))
         yield f"{name} is away"
 
@@ -132,7 +133,7 @@ class ConsumerGroupScript:
             self.now_s = max(self.now_s, due_s)
             for member_id in self.group.overdue(self.now_s):
                 self.write(self.group.decide_leave(member_id))
-                yield f"{self.now_s:.0f} s: {member_id} is dropped"
+                yield f"{self.now_s:.0f} s: {member_id} timed out"
             self.assign()
         self.now_s = end_s
 

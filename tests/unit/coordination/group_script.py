@@ -39,6 +39,7 @@ class GroupScript:
         return found
 
     def write(self, entries: list[Entry]) -> None:
+        self.table.check(entries)
         self.log += entries
         self.table.apply(entries)
 
@@ -56,7 +57,7 @@ class GroupScript:
             return f"generation {group.generation}: nobody"
         assignments = ", ".join(f"{member.member_id} has {_show(member.assignment)}" for member in group.value.members)
         if not group.value.is_assigned:
-            assignments = f"{', '.join(group.members)}; waiting for {group.value.leader} to share out"
+            assignments = f"{', '.join(group.members)}; waiting for {group.value.leader} to assign"
         return f"generation {group.generation} by {group.value.protocol}: {assignments}"
 
     # --- commands
@@ -66,7 +67,7 @@ class GroupScript:
         self.group.reconsider(self.topics, self.now_s)
         yield from self.advance()
         if self.group.state is GroupState.PREPARING:
-            yield "all are called together"
+            yield "rebalancing"
 
     def do_join(self, words: list[str]) -> Iterator[str]:
         (alias, *flags), options = split_options(words)
@@ -87,7 +88,7 @@ class GroupScript:
         if (old := group.find_replaced(join)) is not None:
             self.write(group.decide_replace(old, new_id))
             group.replace(old, new_id)
-            yield f"{new_id} takes the place of {old}"
+            yield f"{new_id} replaces {old}"
         elif "needs-id" in flags and not member_id:
             self.ids[alias] = new_id
             raise group.promise_id(new_id, join, self.now_s)
@@ -118,19 +119,19 @@ class GroupScript:
         if self.group.state is GroupState.STABLE:
             yield f"{member_id} has {_show(self.group.members[member_id].value.assignment)}"
         else:
-            yield f"{member_id} waits for its share"
+            yield f"{member_id} waits for its assignment"
 
     def do_heartbeat(self, words: list[str]) -> Iterator[str]:
         (alias, *_), options = split_options(words)
         generation = int(options.get("generation", self.group.generation))
         self.group.heartbeat(self.ids[alias], generation, self.now_s, instance=options.get("instance", ""))
-        yield "fine"
+        yield "ok"
 
     def do_leave(self, words: list[str]) -> Iterator[str]:
         self.group.leave(self.ids.pop(words[0]), self.now_s)
         yield from self.advance()
         if self.group.state is GroupState.PREPARING:
-            yield "all are called together"
+            yield "rebalancing"
 
     def do_commit(self, words: list[str]) -> Iterator[str]:
         (alias, *_), options = split_options(words)
@@ -153,7 +154,7 @@ class GroupScript:
         while (due_s := self.group.next_deadline_s()) is not None and due_s <= end_s:
             self.now_s = max(self.now_s, due_s)
             for member_id in self.group.expire(self.now_s):
-                yield f"{self.now_s:.1f} s: {member_id} was silent for too long"
+                yield f"{self.now_s:.1f} s: {member_id} timed out"
             for line in self.advance():
                 yield f"{self.now_s:.1f} s: {line}"
         self.now_s = end_s

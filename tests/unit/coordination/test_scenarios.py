@@ -1,4 +1,4 @@
-"""The coordinators do what the scenarios tell."""
+"""The coordinators behave as in the scenarios."""
 
 from collections.abc import Callable
 from pathlib import Path

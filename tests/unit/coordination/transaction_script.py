@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.unit.coordination.scripts import Command, split_options
 
-from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget
+from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_delete
 from flymq.coordination.entries import Entry, OffsetValue, ProducerIdentity
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
@@ -45,6 +45,7 @@ class TransactionScript:
 
     def write(self, entries: list[Entry]) -> None:
         self.now_ms += 1
+        self.table.check(entries)
         self.log += entries
         self.table.apply(entries)
 
@@ -59,7 +60,7 @@ class TransactionScript:
         return self.next_producer_id - 1
 
     def producer(self, name: str, options: dict[str, str]) -> ProducerIdentity:
-        """Who speaks: by default whoever holds the id now."""
+        """The producer of a request: by default the current one of the id."""
         value = self.table.find(name)
         if "as" in options:
             producer_id, epoch = options["as"].split("/")
@@ -168,7 +169,7 @@ class TransactionScript:
         value = self.table.find(name)
         assert value is not None
         last_batch = self.table.last_batch(name.split(":")[0])
-        entries = decide_forget(name, value, last_batch=last_batch)
+        entries = decide_delete(name, value, last_batch=last_batch)
         self.write(entries or decide_complete(name, value, now_ms=self.now_ms))
         yield self.show(name)
 

@@ -20,9 +20,9 @@ from flymq.metadata.store import (
     Compare,
     Delete,
     DeletePrefix,
-    Entry,
     EventBatch,
     Get,
+    KeyValue,
     MetadataStore,
     Op,
     Put,
@@ -82,7 +82,7 @@ async def store(engine: Engine, tmp_path: Path) -> AsyncIterator[MetadataStore]:
     await store.close()
 
 
-async def get(store: MetadataStore, key: str) -> Entry | None:
+async def get(store: MetadataStore, key: str) -> KeyValue | None:
     return (await store.txn(success=[Get(key)])).found[0]
 
 
@@ -92,7 +92,7 @@ async def put(store: MetadataStore, key: str, value: bytes = b"") -> int:
 
 
 async def keys(store: MetadataStore, prefix: str = "") -> list[str]:
-    return [entry.key for entry in (await store.range(prefix)).entries]
+    return [found.key for found in (await store.range(prefix)).key_values]
 
 
 # --- txn ---
@@ -105,24 +105,24 @@ async def test_a_txn_takes_the_next_revision_and_writes_all_its_keys_at_it(store
     assert result.revision == before + 1
     assert await store.range("") == (
         result.revision,
-        (Entry("a", b"1", result.revision, result.revision), Entry("b", b"2", result.revision, result.revision)),
+        (KeyValue("a", b"1", result.revision, result.revision), KeyValue("b", b"2", result.revision, result.revision)),
     )
 
 
 async def test_a_key_keeps_its_creation_until_it_is_deleted(store: MetadataStore) -> None:
     created = await put(store, "a", b"1")
     written = await put(store, "a", b"2")
-    assert await get(store, "a") == Entry("a", b"2", created, written)
+    assert await get(store, "a") == KeyValue("a", b"2", created, written)
     await store.txn(success=[Delete("a")])
     again = await put(store, "a", b"3")
-    assert await get(store, "a") == Entry("a", b"3", again, again)
+    assert await get(store, "a") == KeyValue("a", b"3", again, again)
 
 
 async def test_a_txn_with_a_compare_that_fails_runs_the_other_branch_alone(store: MetadataStore) -> None:
     await put(store, "a", b"1")
     result = await store.txn([exists("a"), is_absent("a")], [Put("yes", b"")], [Put("no", b""), Get("a")])
     assert not result.succeeded
-    assert [entry and entry.value for entry in result.found] == [b"1"]
+    assert [found and found.value for found in result.found] == [b"1"]
     assert await keys(store) == ["a", "no"]
 
 
@@ -158,8 +158,8 @@ async def test_of_two_who_write_from_the_same_state_only_the_first_succeeds(stor
     first = await store.txn([modified_at("counter", seen)], [Put("counter", b"first")])
     second = await store.txn([modified_at("counter", seen)], [Put("counter", b"second")])
     assert (first.succeeded, second.succeeded) == (True, False)
-    entry = await get(store, "counter")
-    assert entry is not None and entry.value == b"first"
+    found = await get(store, "counter")
+    assert found is not None and found.value == b"first"
 
 
 async def test_a_txn_that_changes_nothing_takes_no_revision(store: MetadataStore) -> None:
@@ -171,7 +171,7 @@ async def test_a_txn_that_changes_nothing_takes_no_revision(store: MetadataStore
 async def test_a_get_sees_what_its_own_txn_did_before_it(store: MetadataStore) -> None:
     await store.txn(success=[Put("gone", b""), Put("a", b"old")])
     result = await store.txn(success=[Get("a"), Put("a", b"new"), Get("a"), Delete("gone"), Get("gone")])
-    assert [entry and entry.value for entry in result.found] == [b"old", b"new", None]
+    assert [found and found.value for found in result.found] == [b"old", b"new", None]
 
 
 async def test_a_prefix_covers_exactly_the_keys_that_start_with_it(store: MetadataStore) -> None:
@@ -223,11 +223,11 @@ async def test_a_watch_gives_what_happened_and_then_what_happens_one_batch_a_rev
     first = await store.txn(success=[Put("a", b"1"), Put("b", b"2")])
     second = await store.txn(success=[Delete("a"), Put("b", b"3")])
     watch = store.watch("", from_revision=first.revision)
-    a, b = (Entry(key, value, first.revision, first.revision) for key, value in (("a", b"1"), ("b", b"2")))
+    a, b = (KeyValue(key, value, first.revision, first.revision) for key, value in (("a", b"1"), ("b", b"2")))
     assert await anext(watch) == (first.revision, (("a", a), ("b", b)))
     assert await anext(watch) == (
         second.revision,
-        (("a", None), ("b", Entry("b", b"3", first.revision, second.revision))),
+        (("a", None), ("b", KeyValue("b", b"3", first.revision, second.revision))),
     )
     third = await put(store, "c")
     assert (await anext(watch)).revision == third
@@ -291,26 +291,26 @@ async def test_a_snapshot_and_the_watch_after_it_give_the_state_of_now(
     await store.txn(success=[DeletePrefix("")])
     for op in ops[:read_at]:
         await store.txn(success=[op])
-    revision, entries = await store.range("t/")
+    revision, key_values = await store.range("t/")
     for op in ops[read_at:]:
         await store.txn(success=[op])
     end = await put(store, "t/end")
 
-    image = {entry.key: entry for entry in entries}
+    image = {found.key: found for found in key_values}
     async for batch in store.watch("t/", from_revision=revision + 1):
         _apply(image, batch)
         if batch.revision == end:
             break
-    assert tuple(image[key] for key in sorted(image)) == (await store.range("t/")).entries
+    assert tuple(image[key] for key in sorted(image)) == (await store.range("t/")).key_values
 
 
-def _apply(image: dict[str, Entry], batch: EventBatch) -> None:
-    for key, entry in batch.events:
-        if entry is None:
+def _apply(image: dict[str, KeyValue], batch: EventBatch) -> None:
+    for key, found in batch.events:
+        if found is None:
             del image[key]
         else:
-            assert entry.mod_revision == batch.revision
-            image[key] = entry
+            assert found.mod_revision == batch.revision
+            image[key] = found
 
 
 # --- sessions ---

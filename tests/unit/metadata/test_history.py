@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from flymq.metadata.history import History, only_under
-from flymq.metadata.store import Entry, Event, EventBatch
+from flymq.metadata.store import Event, EventBatch, KeyValue
 from flymq.model.errors import RevisionCompacted
 
 
 def batch(revision: int, value_bytes: int = 0) -> EventBatch:
-    return EventBatch(revision, (Event("k", Entry("k", bytes(value_bytes), 1, revision)),))
+    return EventBatch(revision, (Event("k", KeyValue("k", bytes(value_bytes), 1, revision)),))
 
 
 def revisions(history: History, since: int) -> list[int]:
@@ -26,7 +26,7 @@ def test_a_history_gives_the_batches_from_a_revision_on() -> None:
 
 
 def test_revisions_before_the_first_are_forgotten() -> None:
-    with pytest.raises(RevisionCompacted, match="revision 4 is forgotten; the oldest one known is 5"):
+    with pytest.raises(RevisionCompacted, match="revision 4 has been compacted; the oldest one available is 5"):
         revisions(History(5, bytes_max=10_000), 4)
 
 

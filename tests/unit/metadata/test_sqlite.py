@@ -147,7 +147,7 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE notes (text)")
     database.close()
-    with pytest.raises(CorruptMetadata, match="not one of FlyMQ's"):
+    with pytest.raises(CorruptMetadata, match="not a FlyMQ metadata store"):
         SqliteMetadataStore.open(SystemDisk(), path)
 
 
@@ -186,7 +186,7 @@ async def test_a_revision_that_went_back_is_detected(tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("UPDATE latest SET revision = 1")
     database.close()
-    with pytest.raises(CorruptMetadata, match="revision 2, the latest one is said to be 1"):
+    with pytest.raises(CorruptMetadata, match="revision 2, but the latest revision is 1"):
         SqliteMetadataStore.open(SystemDisk(), path)
 
 

@@ -53,7 +53,7 @@ def test_the_first_write_under_a_new_epoch_syncs_nothing_itself() -> None:
     log.begin_epoch(2)
     write(log, 3)
     assert disk.syncs == before
-    assert log.epochs.entries == [(0, 0), (1, 1), (2, 2), (3, 2)]
+    assert log.epochs.starts == [(0, 0), (1, 1), (2, 2), (3, 2)]
 
 
 def test_retention_syncs_nothing_on_the_loop() -> None:
@@ -102,7 +102,7 @@ def test_an_epoch_without_records_survives_a_power_cut_once_it_was_synced() -> N
     sync(log)
     assert log.is_durable
     disk.cut_power()
-    assert reopen(disk).epochs.entries == [(0, 0), (5, 1)]
+    assert reopen(disk).epochs.starts == [(0, 0), (5, 1)]
 
 
 async def test_a_flush_waits_for_an_epoch_that_wrote_nothing() -> None:
@@ -112,7 +112,7 @@ async def test_a_flush_waits_for_an_epoch_that_wrote_nothing() -> None:
     await flusher.flush(log)
     assert flusher.rounds == 1
     disk.cut_power()
-    assert reopen(disk).epochs.entries == [(5, 0)]
+    assert reopen(disk).epochs.starts == [(5, 0)]
     assert flusher.flush(log).done()
 
 
@@ -124,7 +124,7 @@ def test_epochs_that_wrote_are_read_from_the_headers_behind_the_checkpoint() -> 
     write(log, 6)
     sync(log)
     disk.cut_power()
-    assert reopen(disk).epochs.entries == [(1, 0), (4, 1), (6, 2)]
+    assert reopen(disk).epochs.starts == [(1, 0), (4, 1), (6, 2)]
 
 
 @pytest.mark.parametrize("cut_after", range(60))
@@ -157,9 +157,9 @@ def test_wherever_the_power_goes_the_history_agrees_with_the_batches(cut_after: 
         log = reopen(disk)
         offset = 0
         while (found := log.read(offset, bytes_max=1)) is not None:
-            assert log.epochs.epoch_of(offset) == int.from_bytes(found.read()[12:16]), log.epochs.entries
+            assert log.epochs.epoch_of(offset) == int.from_bytes(found.read()[12:16]), log.epochs.starts
             offset += 1
-        assert begun.items() <= dict(log.epochs.entries).items()
+        assert begun.items() <= dict(log.epochs.starts).items()
 
 
 def test_a_truncated_epoch_does_not_come_back_with_an_old_file() -> None:
@@ -172,7 +172,7 @@ def test_a_truncated_epoch_does_not_come_back_with_an_old_file() -> None:
         write(log, epoch)
     sync(log)
     disk.cut_power()
-    assert reopen(disk).epochs.entries == [(1, 0), (2, 1)]
+    assert reopen(disk).epochs.starts == [(1, 0), (2, 1)]
 
 
 def damage(disk: SimulatedDisk) -> None:
@@ -196,7 +196,7 @@ def test_a_lost_file_is_rebuilt_from_the_headers(
     end(log)
     lose(disk)
     log = reopen(disk, config)
-    assert log.epochs.entries == [(1, 0), (3, 2), (4, 3), (6, 4)]
+    assert log.epochs.starts == [(1, 0), (3, 2), (4, 3), (6, 4)]
     log.close()
     assert disk.read(EPOCHS_FILE).startswith(b"[[1,0],[3,2],[4,3],[6,4]] ")
 
@@ -210,7 +210,7 @@ def test_a_late_thread_does_not_replace_a_newer_file() -> None:
     late.run()
     log.end_sync(late)
     disk.cut_power()
-    assert reopen(disk).epochs.entries == [(1, 0), (2, 0)]
+    assert reopen(disk).epochs.starts == [(1, 0), (2, 0)]
 
 
 # --- the history
@@ -225,7 +225,7 @@ def test_leader_epochs_tell_where_each_ended() -> None:
     ends = [log.epochs.end_of(epoch, log.end_offset) for epoch in range(7)]
     assert ends == [None, (1, 2), (1, 2), (1, 2), (4, 5), (5, 6), (5, 6)]
     log.truncate(3)
-    assert log.epochs.entries == [(1, 0), (4, 2)]
+    assert log.epochs.starts == [(1, 0), (4, 2)]
     assert [log.epochs.epoch_of(offset) for offset in (0, 1, 2)] == [1, 1, 4]
 
 
@@ -252,7 +252,7 @@ def test_a_follower_refuses_batches_of_a_leader_newer_than_the_one_it_fetches_fr
     with pytest.raises(UnknownLeaderEpoch, match="epoch 4"):
         any_log.append_as_is(fetched(1, 3) + fetched(2, 4), leader_epoch=3, now_ms=NOW_MS)
     assert any_log.end_offset == 1
-    assert any_log.epochs.entries == [(2, 0)]
+    assert any_log.epochs.starts == [(2, 0)]
 
 
 def test_a_follower_refuses_batches_whose_epochs_go_back(any_log: Log | MemoryLog) -> None:
@@ -270,7 +270,7 @@ def test_a_follower_that_catches_up_learns_the_epochs_before_the_one_it_was_told
     any_log.append_as_is(fetched(0, 1), leader_epoch=1, now_ms=NOW_MS)
     any_log.begin_epoch(7)
     any_log.append_as_is(fetched(1, 1) + fetched(2, 4) + fetched(3, 7), leader_epoch=7, now_ms=NOW_MS)
-    assert any_log.epochs.entries == [(1, 0), (4, 2), (7, 3)]
+    assert any_log.epochs.starts == [(1, 0), (4, 2), (7, 3)]
 
 
 def test_the_history_of_a_log_that_begins_later_begins_there() -> None:
@@ -284,4 +284,4 @@ def test_the_history_of_a_log_that_begins_later_begins_there() -> None:
     removal()
     disk.cut_power()
     log = reopen(disk, config)
-    assert log.epochs.entries == [(2, 2), (3, 3)]
+    assert log.epochs.starts == [(2, 2), (3, 3)]

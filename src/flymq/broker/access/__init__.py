@@ -1,1 +1,1 @@
-"""Who is there: users and logins."""
+"""Authentication: users and logins."""

@@ -1,9 +1,9 @@
-"""Who may connect: the users of a broker, and the dialogue in which a client proves to be one of them.
+"""Authentication of clients against the users of a broker.
 
-A login is a dialogue, as SASL has it: the client sends a message, and gets a challenge to answer or is who it says.
+A login is a SASL exchange: the client sends a message, and gets a challenge to answer or is authenticated.
 
     login = access.begin("PLAIN", host)
-    step = await login.step(message)      # step.principal is set once the client has proven it
+    step = await login.step(message)      # step.principal is set once the client is authenticated
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 PLAIN = "PLAIN"
 
 _NOBODY = PasswordHash(log_n=14, r=8, p=1, salt=bytes(SALT_BYTES), digest=bytes(32))
-"""What is checked for a name that nobody has: the time of an answer must not tell which names exist."""
+"""Checked for unknown users: the response time must not reveal which users exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class LoginStep:
     """The broker's answer to one message of a login."""
 
     principal: str | None
-    """Who the client is; None while there is another step to take."""
+    """The authenticated user; None while another step follows."""
     challenge: bytes = b""
-    """What the client is sent: the next challenge, or the last word of the mechanism."""
+    """The next challenge, or the final message of the mechanism."""
 
 
 class Login(Protocol):
-    """One login, of one mechanism."""
+    """One login with one mechanism."""
 
     async def step(self, message: bytes) -> LoginStep:
-        """Take the client's next message; raise `AuthenticationFailed` when it is not who it says."""
+        """Process the next message of the client; raise `AuthenticationFailed` if the credentials are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class Access:
     """The users of a broker."""
 
     threads: Threads
-    """Where passwords are checked, which takes long on purpose."""
+    """Where passwords are checked, which is slow on purpose."""
     is_required: bool = False
     users: Mapping[str, PasswordHash] = field(default_factory=dict)
 
     @property
     def mechanisms(self) -> list[str]:
-        """The mechanisms a client can choose from."""
+        """The supported mechanisms."""
         return [PLAIN]
 
     def begin(self, mechanism: str, host: str) -> Login:
-        """Begin a login from this host."""
+        """Start a login from this host."""
         if mechanism != PLAIN:
-            raise AuthenticationFailed(f"the mechanism {mechanism!r} is not offered", hint=f"Use {PLAIN}.")
+            raise AuthenticationFailed(f"the mechanism {mechanism!r} is not supported", hint=f"Use {PLAIN}.")
         return PlainLogin(self, host)
 
     async def check(self, username: str, password: str, host: str) -> None:
-        """Raise unless this is the user's password. A failure is logged, for those who watch for guessing."""
+        """Raise an error unless this is the user's password. A failure is logged, so that guessing can be detected."""
         known = self.users.get(username)
         matches = await self.threads.run(lambda: (known or _NOBODY).matches(password))
         if known is None:
             # Not even the name is logged: people type passwords in the wrong place.
-            logger.warning("login from %s failed: there is no such user", host)
+            logger.warning("login from %s failed: unknown user", host)
         elif not matches:
             logger.warning("login from %s failed: wrong password for %r", host, username)
         if known is None or not matches:
@@ -90,5 +90,5 @@ class PlainLogin:
 
 
 def plain_message(username: str, password: str) -> bytes:
-    """Return the message of a PLAIN login, for protocols that carry name and password in fields of their own."""
+    """Return the message of a PLAIN login, for protocols with separate fields for name and password."""
     return f"\0{username}\0{password}".encode()

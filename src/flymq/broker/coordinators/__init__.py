@@ -1,1 +1,1 @@
-"""Groups and transactions, each run on the partitions of an internal topic."""
+"""Coordinators of groups and transactions, each on the partitions of an internal topic."""

@@ -1,7 +1,7 @@
-"""Groups to whose members the broker assigns partitions one by one (KIP-848): heartbeats in, assignments out.
+"""Groups of the consumer protocol (KIP-848): heartbeats in, assignments out.
 
-All that is decided at one heartbeat is written in small steps, each of them a state from which the group can go on
-after a crash; the member is answered when the last one is on the disk.
+The decisions of one heartbeat are written in small steps, each of them a state from which the group can continue after
+a crash; the member gets its response when the last one is durable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.state_log import StateLog
 from flymq.broker.safety import Safe
 from flymq.cluster.image import Image
-from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, Beat, ConsumerGroup
+from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
@@ -25,7 +25,7 @@ from flymq.model.names import TopicPartition
 
 @dataclass(slots=True)
 class Place:
-    """What a member is told: its epoch, and what it may read from now on; None when that has not changed."""
+    """The response to a heartbeat: member epoch and assignment; None: the assignment has not changed."""
 
     member_id: str
     epoch: int
@@ -33,7 +33,7 @@ class Place:
 
 
 class ConsumerGroups:
-    """The groups of this type; `Groups` has their offsets."""
+    """Membership in groups of this type; `Groups` has their offsets."""
 
     def __init__(
         self, log: StateLog[GroupTable], image: Image, clock: Clock, entropy: Entropy, limits: GroupLimits
@@ -45,10 +45,10 @@ class ConsumerGroups:
         self._entropy = entropy
         self._deadlines = Deadlines(clock, self._look_at)
         self.rebalances = 0
-        """Number of times that target assignments changed since the start."""
+        """Number of changes of target assignments since the start."""
 
     def loaded(self, table: GroupTable) -> None:
-        """Go on where the log ends."""
+        """Continue after the log was replayed."""
         for group in table:
             if isinstance(group, ConsumerGroup) and group.members:
                 self._assign(group)
@@ -56,12 +56,12 @@ class ConsumerGroups:
     def close(self) -> None:
         self._deadlines.close()
 
-    def heartbeat(self, name: str, beat: Beat) -> tuple[Place, Safe]:
-        """A member joins, lives, changes or leaves."""
-        if not beat.member_id and beat.epoch == JOINS:  # older members are given their id
+    def heartbeat(self, name: str, beat: Heartbeat) -> tuple[Place, Safe]:
+        """Process a heartbeat, by which a member joins, stays, changes or leaves."""
+        if not beat.member_id and beat.epoch == JOINS:  # older clients do not choose their id
             beat = replace(beat, member_id=str(new_id(self._entropy)))
         if not name or not beat.member_id:
-            raise InvalidRequest("a group and its members have names")
+            raise InvalidRequest("the group id and the member id must not be empty")
         table = self._log.table(name)
         found = table.find(name)
         (found if isinstance(found, ConsumerGroup) else ConsumerGroup(name, self.limits)).check(beat)
@@ -85,11 +85,11 @@ class ConsumerGroups:
         return place, self._safe(name)
 
     def topic_changed(self, group: ConsumerGroup, topic: str) -> None:
-        """A topic has come, gone or grown."""
+        """A topic was created, deleted or extended."""
         if group.is_concerned_by(topic):
             self._assign(group)
 
-    def _leave(self, group: ConsumerGroup, beat: Beat) -> Place:
+    def _leave(self, group: ConsumerGroup, beat: Heartbeat) -> Place:
         if beat.epoch == IS_AWAY:
             self._write(group.name, group.decide_away(beat.member_id))
         else:
@@ -98,7 +98,7 @@ class ConsumerGroups:
         return Place(beat.member_id, beat.epoch)
 
     def _look_at(self, name: str) -> float | None:
-        """A deadline of the group has come, or had come before somebody spoke."""
+        """Remove the members that timed out; return the next deadline."""
         table = self._log.find_table(self._log.number_of(name))
         group = None if table is None else table.find(name)
         if not isinstance(group, ConsumerGroup):

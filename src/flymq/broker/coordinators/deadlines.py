@@ -1,4 +1,4 @@
-"""Many moments to be reminded of, with one timer."""
+"""Many deadlines with one timer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flymq.host.clock import Clock
 
 
 class Deadlines:
-    """Calls `on_due(name)` when the moment of a name has come; what it returns is the next moment, if there is one."""
+    """Calls `on_due(name)` at the deadline of a name, which returns its next deadline, if there is one."""
 
     def __init__(self, clock: Clock, on_due: Callable[[str], float | None]) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class Deadlines:
         self._timer_at = 0.0
 
     def set(self, name: str, at_s: float | None) -> None:
-        """Look at `name` at this time, or earlier if that was already planned: a look too early does no harm."""
+        """Set a deadline, unless an earlier one is set: a call that is too early does no harm."""
         if at_s is not None and at_s < self._at.get(name, float("inf")):
             self._at[name] = at_s
             heappush(self._heap, (at_s, name))
@@ -46,7 +46,7 @@ class Deadlines:
         now_s = self._clock.monotonic_s()
         while self._heap and self._heap[0][0] <= now_s:
             at_s, name = heappop(self._heap)
-            if self._at.get(name) == at_s:  # else it was set to an earlier time since
+            if self._at.get(name) == at_s:  # else it was set to an earlier time meanwhile
                 del self._at[name]
                 self.set(name, self._on_due(name))
         if self._heap:

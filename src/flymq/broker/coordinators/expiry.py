@@ -1,4 +1,4 @@
-"""Now and then, forget offsets, groups, transactional ids and queries that nobody has used for long."""
+"""Periodically delete unused offsets, groups, transactional ids and queries."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ async def run_expiry(groups: Groups, transactions: Transactions) -> None:
             try:
                 expire()
             except StorageError as error:
-                logger.error("what is unused cannot be forgotten now: %s", error)
+                logger.error("unused groups and transactional ids cannot be deleted now: %s", error)

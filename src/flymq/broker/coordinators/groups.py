@@ -1,7 +1,7 @@
-"""Consumer groups, run on the partitions of `__offsets`. Members of all protocols meet here.
+"""The group coordinator, on the partitions of `__offsets`, for members of all protocols.
 
-A request is decided, written and applied in one step, without an `await`; what takes time, the disk or the other
-members of the group, comes back as a future. A member that disconnects while it waits cancels its future.
+A request is decided, written and applied in one step, without an `await`; waiting for the disk or for other members is
+a future. A member that disconnects while it waits cancels its future.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OffsetsToCommit = Mapping[TopicPartition, OffsetValue]
 
 @dataclass(slots=True)
 class Joined:
-    """A member's place in a generation."""
+    """The response to a join: membership in a generation."""
 
     member_id: str
     generation: int
@@ -57,14 +57,14 @@ class Joined:
     protocol: str
     leader: str
     assigns: bool
-    """Whether this member has to assign the partitions to everybody."""
+    """Whether this member has to compute the assignment."""
     members: Sequence[MemberValue] = ()
-    """All members, for the one that assigns."""
+    """All members, if this one computes the assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: a member of a generation, or somebody from outside."""
+    """The sender of a commit: a member of a generation, or a client that is not a member."""
 
     member_id: str = ""
     generation: int = NO_GENERATION
@@ -72,18 +72,18 @@ class Committer:
 
 
 class MemberListener(Protocol):
-    """A member that lives on this broker, on behalf of a client that does not speak the group protocol itself."""
+    """A member that runs on this broker, for a client without a group protocol."""
 
     def rebalancing(self) -> None:
-        """The group is rebalancing: join again."""
+        """The group is rebalancing: rejoin."""
 
     def removed(self) -> None:
-        """The member is no longer part of the group."""
+        """The member was removed from the group."""
 
 
 @dataclass(slots=True)
 class _Unanswered:
-    """Members of one group that wait for an answer."""
+    """Requests of one group that wait for their response."""
 
     joins: dict[str, asyncio.Future[Joined]] = field(default_factory=dict)
     syncs: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Groups:
         self._limits = limits
         self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
         self.consumers = ConsumerGroups(log, image, clock, entropy, limits)
-        """Membership in groups of the other type; whatever else there is to a group is here for both."""
+        """Membership in groups of the consumer protocol; everything else is here for both types."""
         self._unanswered: dict[str, _Unanswered] = {}
         self._until_stable: dict[str, dict[asyncio.Future[None], None]] = {}
         self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
@@ -125,7 +125,7 @@ class Groups:
         return self._generations_begun + self.consumers.rebalances
 
     async def open(self) -> None:
-        """Load the groups whose partitions are led here, and follow leadership from now on."""
+        """Load the groups whose partitions this broker leads, and follow changes of leadership from now on."""
         await self._leadership.open()
         self._replicas.topic_watchers.append(self._topic_changed)
 
@@ -138,7 +138,7 @@ class Groups:
         self.consumers.loaded(table)
 
     def _resigned(self, number: int, table: GroupTable) -> None:
-        """Another broker coordinates these groups now: their members have to ask there."""
+        """Another broker coordinates these groups now: their members have to find it."""
         error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for group in table:
             unanswered = self._unanswered.pop(group.name, _Unanswered())
@@ -152,7 +152,7 @@ class Groups:
                 listener.removed()
 
     def close(self) -> None:
-        """Let nobody wait any more. They stay members all the same."""
+        """Cancel waiting requests. The members stay in their groups."""
         self._is_closed = True
         self._deadlines.close()
         self.consumers.close()
@@ -165,12 +165,12 @@ class Groups:
     # --- membership
 
     def join(self, name: str, join: Join, *, needs_id: bool = False) -> asyncio.Future[Joined]:
-        """Let a member in; the future is done when the generation it is part of begins.
+        """Add a member; the future is done when its generation begins.
 
-        `needs_id`: a new member is first told its id, by the error `MemberIdRequired`, and comes back with it.
+        `needs_id`: a new member first gets its id, by the error `MemberIdRequired`, and has to join again with it.
         """
         if not name:
-            raise InvalidRequest("a group needs a name")
+            raise InvalidRequest("the group id must not be empty")
         table = self._log.table(name)
         if entries := table.decide_type(name, Group, self._clock.now_ms()):
             self._write(name, entries)
@@ -194,7 +194,7 @@ class Groups:
             _resolve(answer, safe, self._joined(group, member_id))
             return answer
         unanswered = self._unanswered_in(group)
-        _fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the same member has joined again"))
+        _fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the member has sent another join"))
         unanswered.joins[member_id] = answer
         answer.add_done_callback(partial(self._join_ended, group, member_id, bool(join.member_id)))
         self._advance(group)
@@ -203,12 +203,12 @@ class Groups:
     def sync(
         self, name: str, committer: Committer, assignments: Mapping[str, bytes] | None = None
     ) -> asyncio.Future[bytes]:
-        """Return this member's assignment, once it is known; the member that assigns brings everybody's."""
+        """Return the assignment of this member, once it is known; the group leader passes those of all members."""
         group = self._find(name, committer.member_id)
         group.sync(committer.member_id, committer.generation, self._clock.monotonic_s(), instance=committer.instance)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         unanswered = self._unanswered_in(group)
-        _fail(unanswered.syncs.pop(committer.member_id, None), RebalanceInProgress("the same member asks again"))
+        _fail(unanswered.syncs.pop(committer.member_id, None), RebalanceInProgress("the member has sent another sync"))
         unanswered.syncs[committer.member_id] = answer
         entries = group.decide_assignments(
             committer.member_id, committer.generation, assignments or {}, self._clock.now_ms()
@@ -217,12 +217,12 @@ class Groups:
         return answer
 
     def heartbeat(self, name: str, member: Committer) -> None:
-        """A member lives."""
+        """Extend the session of a member."""
         group = self._find(name, member.member_id)
         group.heartbeat(member.member_id, member.generation, self._clock.monotonic_s(), instance=member.instance)
 
     def leave(self, name: str, member_id: str, *, instance: str = "") -> None:
-        """A member goes."""
+        """Remove a member."""
         group = self._find(name, member_id)
         group.leave(member_id, self._clock.monotonic_s(), instance=instance)
         unanswered = self._unanswered_in(group)
@@ -236,21 +236,21 @@ class Groups:
         group.replace(old, new)
         unanswered = self._unanswered_in(group)
         for futures in (unanswered.joins, unanswered.syncs):
-            _fail(futures.pop(old, None), MemberFenced(f"{new} has taken the place of {old}"))
+            _fail(futures.pop(old, None), MemberFenced(f"{new} has replaced {old}"))
         return safe
 
     def _join_ended(self, group: Group, member_id: str, was_told_its_id: bool, answer: asyncio.Future[Joined]) -> None:
-        """Notice a member whose connection went away while it waited."""
+        """Handle a member that disconnects while it waits."""
         joins = self._unanswered_in(group).joins
         if answer.cancelled() and joins.get(member_id) is answer and not self._is_closed:
             del joins[member_id]
             group.stop_waiting(member_id, self._clock.monotonic_s(), was_told_its_id=was_told_its_id)
             self._advance(group)
 
-    # --- from one generation to the next
+    # --- rebalance
 
     def _look_at(self, name: str) -> float | None:
-        """A deadline of the group has come, or had come before somebody spoke."""
+        """Remove the members that timed out; return the next deadline."""
         table = self._log.find_table(self._log.number_of(name))
         group = None if table is None else table.find(name)
         if not isinstance(group, Group):
@@ -262,7 +262,7 @@ class Groups:
         return group.next_deadline_s()
 
     def _advance(self, group: Group) -> None:
-        """Begin the next generation if everybody is there; else see to it that somebody looks again."""
+        """Begin the next generation if all members have joined; else set a deadline."""
         unanswered = self._unanswered_in(group)
         if group.state is GroupState.PREPARING:
             for future in _take_all(unanswered.syncs):
@@ -291,7 +291,7 @@ class Groups:
     def _joined(self, group: Group, member_id: str) -> Joined:
         value = group.value
         assigns = value.leader == member_id and not value.is_assigned
-        # A leader that comes back to a group that is assigned is not told that it leads: it would assign again.
+        # A static leader that rejoins a stable group is not told that it leads: it would assign again.
         leader = value.leader if assigns or value.leader != member_id else ""
         return Joined(
             member_id,
@@ -304,12 +304,12 @@ class Groups:
         )
 
     def _topic_changed(self, topic: str) -> None:
-        """A topic has come, gone or grown. A disk that refuses to note it for a group must not stop the image."""
+        """A topic was created, deleted or extended. A failed write for a group must not stop the image."""
         for group in self._all():
             try:
                 self._follow_topic(group, topic)
             except StorageError as error:
-                logger.error("the group %s cannot follow a change of the topic %s: %s", group.name, topic, error)
+                logger.error("cannot update the group %s after a change of the topic %s: %s", group.name, topic, error)
 
     def _follow_topic(self, group: AnyGroup, topic: str) -> None:
         if topic not in self._image:
@@ -321,10 +321,10 @@ class Groups:
             group.reconsider(counts, self._clock.monotonic_s())
             self._advance(group)
 
-    # --- members that live on this broker
+    # --- members that run on this broker
 
     def listen(self, name: str, member_id: str, listener: MemberListener) -> None:
-        """Tell this member when its group rebalances, or has removed it."""
+        """Notify this member when its group rebalances or has removed it."""
         self._listeners.setdefault(name, {})[member_id] = listener
 
     def stop_listening(self, name: str, member_id: str) -> None:
@@ -350,7 +350,7 @@ class Groups:
     def commit(
         self, name: str, committer: Committer, offsets: OffsetsToCommit
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """Save how far the group has read; return what is wrong with some of it, and when the rest is safe."""
+        """Commit offsets; return the errors of some, and when the others are durable."""
         group = self._check_commit(name, committer)
         good, errors = self._check_offsets(offsets)
         safe = self._write(name, group.offsets.decide_commit(good)) if good else None
@@ -360,10 +360,9 @@ class Groups:
     def commit_in_transaction(
         self, name: str, committer: Committer, producer: ProducerIdentity, offsets: OffsetsToCommit
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """As `commit`, but the offsets count only once the producer's transaction commits.
+        """Like `commit`, but the offsets take effect if the producer's transaction commits.
 
-        A producer that does not say for which member it commits is taken at its word: its transactional id, which only
-        one producer holds, stands for the member.
+        A producer that names no member is not checked against the group: it is fenced by its transactional id instead.
         """
         is_anonymous = committer == Committer()
         group = self._log.table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
@@ -373,7 +372,7 @@ class Groups:
         return errors, safe
 
     def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Safe:
-        """Let the offsets of a transaction count, or drop them; to do it again is harmless."""
+        """Commit or drop the offsets of a transaction. Idempotent."""
         group = self._log.table(name).find(name)
         entries = [] if group is None else group.offsets.decide_end(producer, committed=committed)
         safe = self._write(name, entries) if entries else None
@@ -383,23 +382,23 @@ class Groups:
         return safe
 
     def safe(self, name: str) -> Safe:
-        """Return when everything written so far about the group is on the disk."""
+        """Return when everything written so far for the group is durable."""
         return self._log.safe(self._log.number_of(name))
 
     def committed(self, name: str) -> dict[TopicPartition, OffsetValue]:
-        """Return how far the group has read; nothing for one that is not known."""
+        """Return the committed offsets of a group; none if it is unknown."""
         group = self._log.table(name).find(name)
         return {} if group is None else group.offsets.committed
 
     def is_stable(self, name: str, partitions: Iterable[TopicPartition] | None) -> bool:
-        """Whether no open transaction is about to commit an offset of these partitions; None: of any."""
+        """Whether no open transaction has offsets of these partitions; None: of any."""
         group = self._log.table(name).find(name)
         if group is None or not group.offsets.pending:
             return True
         return partitions is not None and not any(map(group.offsets.is_pending, partitions))
 
     async def until_stable(self, name: str, partitions: Sequence[TopicPartition] | None) -> None:
-        """Wait for the end of transactions that are about to commit offsets of these partitions."""
+        """Wait for the end of the transactions that have offsets of these partitions."""
         while not self.is_stable(name, partitions):
             waiting = asyncio.get_running_loop().create_future()
             self._until_stable.setdefault(name, {})[waiting] = None
@@ -409,7 +408,7 @@ class Groups:
                 self._until_stable.get(name, {}).pop(waiting, None)
 
     def check_reader(self, name: str, member_id: str, epoch: int) -> None:
-        """Raise if a member asks for offsets in an epoch that is over. Only a `ConsumerGroup` wants to know."""
+        """Raise an error if a member fetches offsets with a stale epoch. Only for a `ConsumerGroup`."""
         group = self._log.table(name).find(name)
         if isinstance(group, ConsumerGroup) and (member_id or epoch >= 0):
             group.check_epoch(member_id, epoch)
@@ -435,7 +434,10 @@ class Groups:
             try:
                 self._image.state(partition)
                 if len(value.metadata) > self._limits.offset_metadata_bytes_max:
-                    raise OffsetMetadataTooLarge(f"a note has at most {self._limits.offset_metadata_bytes_max} bytes")
+                    bytes_max = self._limits.offset_metadata_bytes_max
+                    raise OffsetMetadataTooLarge(f"the metadata of an offset has at most {bytes_max} bytes")
+                if value.offset < 0:
+                    raise InvalidRequest(f"the offset {value.offset} of {partition} is negative")
                 good[partition] = value
             except FlyMQError as error:
                 errors[partition] = error
@@ -443,62 +445,62 @@ class Groups:
 
     def _delete_offsets_of(self, group: AnyGroup, topics: Iterable[str]) -> None:
         gone = set(topics)
-        entries = group.offsets.decide_forget([name for name in group.offsets.committed if name.topic in gone])
+        entries = group.offsets.decide_delete([name for name in group.offsets.committed if name.topic in gone])
         if entries:
             self._write(group.name, entries)
 
     # --- administration
 
     def list(self) -> list[AnyGroup]:
-        """All groups, in the order of their names."""
+        """All groups, sorted by name."""
         return sorted(self._all(), key=lambda group: group.name)
 
     def get(self, name: str) -> AnyGroup:
         return self._log.table(name).get(name)
 
     def check_empty(self, name: str) -> None:
-        """Raise if the group has members: what is done to it from outside would take them by surprise."""
+        """Raise an error if the group has members, which would not notice the change."""
         group = self._log.table(name).find(name)
         if group is not None and group.members:
             raise GroupNotEmpty(f"the group {name!r} has {len(group.members)} members")
 
     def lag(self, partition: TopicPartition, offset: int) -> Lag:
-        """Return how far somebody who will read `offset` next is behind; unknown if the partition is gone."""
+        """Return the lag of a reader whose next offset is `offset`; unknown if the partition was deleted."""
         found = self._replicas.find(partition)
         return Lag(NO_OFFSET) if found is None else self._lag_meter.measure(found, offset)
 
     def forget_offsets(self, name: str, partitions: Collection[TopicPartition]) -> Safe:
-        """Forget what a group has committed for partitions that none of its members reads."""
+        """Delete committed offsets of partitions that no member reads."""
         group = self.get(name)
         in_use = group.topics()
         for partition in partitions:
             if partition.topic in in_use:
                 raise GroupNotEmpty(f"members of the group {name!r} read {partition.topic!r}")
-        entries = group.offsets.decide_forget(partitions)
+        entries = group.offsets.decide_delete(partitions)
         return self._write(name, entries) if entries else None
 
     def expire(self) -> None:
-        """Forget offsets that nobody has used for long, and groups that have nothing left."""
+        """Delete unused offsets, and groups without members and offsets."""
         before_ms = self._clock.now_ms() - self._limits.offset_retention_ms
         for group in self.list():
             if not group.members and group.generation and group.value.changed_at_ms > before_ms:
-                continue  # its members went only lately: they may come back
+                continue  # its members left only recently: they may come back
             unused = group.offsets.unused_since(before_ms, but_topics=group.topics())
-            entries: list[Entry] = group.offsets.decide_forget(unused)
+            entries: list[Entry] = group.offsets.decide_delete(unused)
             is_left_empty = len(unused) == len(group.offsets.committed) and not group.offsets.pending
             if not group.members and is_left_empty:
-                entries += group.decide_forget()
+                entries += group.decide_delete()
             if entries:
                 self._write(group.name, entries)
 
     def delete(self, name: str) -> Safe:
-        """Forget a group without members, and its offsets."""
+        """Delete a group without members, and its offsets."""
         group = self.get(name)
         self.check_empty(name)
-        entries: list[Entry] = [*group.offsets.decide_forget_all(), *group.decide_forget()]
+        entries: list[Entry] = [*group.offsets.decide_delete_all(), *group.decide_delete()]
         return self._write(name, entries) if entries else None
 
-    # --- within
+    # --- internal
 
     def _all(self) -> Iterator[AnyGroup]:
         for table in self._log.tables():
@@ -525,7 +527,7 @@ class Groups:
 
 
 def _resolve(answer: asyncio.Future[T], safe: Safe, result: T) -> None:
-    """Answer once what the answer rests on is on the disk."""
+    """Respond once the state behind the response is durable."""
 
     def done(future: asyncio.Future[Any]) -> None:
         if answer.done():

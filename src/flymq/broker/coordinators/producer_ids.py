@@ -1,7 +1,7 @@
-"""Producer ids: numbers that are given out once, ever. Taken from the metadata in blocks; a crash wastes a block.
+"""Producer ids: allocated once, in blocks, from the metadata store; a crash wastes a block.
 
-The upper half of the numbers is not given out: a request that names itself derives its ids from that name, the same
-ones whenever it comes again.
+The upper half of the ids is not allocated: requests with an idempotency key derive their ids from it, so that a retry
+uses the same ones.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class ProducerIds:
         self._block: Iterator[int] = iter(())
 
     async def take(self) -> int:
-        """Return an id nobody has had."""
+        """Return an unused id."""
         while (found := next(self._block, None)) is None:
             self._block = iter(await self._catalog.take_producer_ids())
         return found
 
 
 def derive_producer_id(name: bytes) -> int:
-    """Return the id that stands for `name`: of 2^62, so that no two names of our time share one."""
+    """Return the id derived from `name`: one of 2^62, so that collisions are unlikely."""
     digest = blake2b(name, digest_size=8).digest()
     return DERIVED_ID_FIRST | int.from_bytes(digest, "big") >> 2

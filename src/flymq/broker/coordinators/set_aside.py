@@ -1,9 +1,9 @@
-"""Records of internal topics that cannot be read: skipped, copied to a file, and reported. The broker serves on.
+"""Unreadable records of internal topics: skipped, copied to a file, and reported. The broker keeps running.
 
-    <data dir>/set-aside/__offsets-0.jsonl      one line a record: offset, reason, key and value in base64
+    <data dir>/set-aside/__offsets-0.jsonl      one line per record: offset, reason, key and value in base64
 
 The records stay in the topic and are skipped at every start, so that a broker of a newer version, which may have
-written them, still finds them. `flymq repair internal-topics` removes them for good.
+written them, can still read them. `flymq repair internal-topics` deletes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED_MAX = 5
 
 
 class SetAside:
-    """Keeps what cannot be read, and knows where that happened."""
+    """Copies unreadable records and reports them."""
 
     def __init__(self, disk: Disk, data_dir: Path) -> None:
         self._disk = disk
@@ -34,7 +34,7 @@ class SetAside:
         self.problems: dict[TopicPartition, str] = {}
         """For /health: what was skipped, by partition."""
         self.records = 0
-        """How many records were skipped since the start, for metrics."""
+        """Number of skipped records since the start, for metrics."""
 
     def copy(self, name: TopicPartition, found: Sequence[Unreadable]) -> Path:
         """Write the records to a file. Waits for the disk."""
@@ -44,13 +44,13 @@ class SetAside:
         return path
 
     def report(self, name: TopicPartition, found: Sequence[Unreadable]) -> None:
-        """Copy the records that a partition's coordinator skips, and say so in the log and in /health."""
+        """Copy the records that the coordinator of a partition skips, and report them in the log and in /health."""
         try:
             where = f"a copy is in {self.copy(name, found)}"
         except StorageError as error:
             where = f"they could not be copied: {error.message}"
         self.records += len(found)
-        skipped = f"{name}: {len(found)} records cannot be read and are skipped"
+        skipped = f"{name}: {len(found)} records are unreadable and were skipped"
         self.problems[name] = f"{skipped}; {where}"
         some = "; ".join(f"offset {each.offset}: {each.reason}" for each in found[:_NAMED_MAX])
         more = "" if len(found) <= _NAMED_MAX else f"; and {len(found) - _NAMED_MAX} more"

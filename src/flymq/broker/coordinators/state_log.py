@@ -1,4 +1,4 @@
-"""The log of a coordinator's state: an internal topic, compacted, whose partitions are tables when they are replayed.
+"""The state log of a coordinator: a compacted internal topic, whose partitions are replayed into tables.
 
 A group or a transactional id belongs to one partition of the topic. The broker that leads the partition is its
 coordinator: it loads the table when it becomes the leader, serves it, and drops it when another broker leads.
@@ -6,7 +6,7 @@ coordinator: it loads the table when it becomes the leader, serves it, and drops
     not led here ──lead──▶ loading (CoordinatorLoading) ──replayed──▶ serving ──another broker leads──▶ not led here
                                                                                         (NotCoordinator)
 
-Decide, write, apply: what a coordinator decides goes through `write`, into the log and then into the table.
+Decide, write, apply: a coordinator passes its decisions to `write`, which appends and then applies them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
     "message.timestamp.type": "create",
     "retention.ms": -1,
     "retention.bytes": -1,
-    # Small segments, since the newest one is never compacted and loading reads all of it.
+    # Small segments, since the active one is never compacted and loading reads all of it.
     "segment.bytes": 4 << 20,
     "max.message.bytes": 16 << 20,
 }
@@ -51,13 +51,16 @@ _READ_BYTES = 1 << 20
 
 
 class Table(Protocol):
-    """The state that one partition of the topic holds."""
+    """The state of one partition of the topic."""
 
     kinds: ClassVar[tuple[type[Key], ...]]
-    """The kinds of entries it is made of."""
+    """The kinds of its entries."""
+
+    def check(self, entries: Iterable[Entry]) -> None:
+        """Assert that a decision keeps the invariants of the state."""
 
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Bring the state up to date with entries that are in the log."""
+        """Apply entries of the log."""
 
 
 T = TypeVar("T", bound=Table)
@@ -89,8 +92,8 @@ class StateLog(Generic[T]):
     async def create_topic(admin: Admin, name: str, partitions: int) -> int:
         """Create the topic at the first start; return the number of its partitions.
 
-        It never changes, since groups and ids find their partition by a hash. Each partition is a file to sync, so few
-        of them make a single broker quick, and many spread over a large cluster.
+        It never changes, since groups and ids are mapped to partitions by a hash. Each partition is a file to fsync, so
+        few are better for a single broker, and many for a large cluster.
         """
         topic = await admin.get_or_create_internal(name, partitions=partitions, settings=SETTINGS)
         return len(topic.partitions)
@@ -102,7 +105,7 @@ class StateLog(Generic[T]):
         return partition_for_key(key.encode(), self.partitions)
 
     def table(self, key: str) -> T:
-        """Return the table to which `key` belongs, or raise who or what to wait for."""
+        """Return the table of `key`, or raise an error if it is loading or led by another broker."""
         number = self.number_of(key)
         table = self._tables.get(number)
         if table is None:
@@ -119,13 +122,13 @@ class StateLog(Generic[T]):
         return NotCoordinator(f"another broker leads {self.topic}-{number}")
 
     def tables(self) -> Iterator[T]:
-        """Yield the tables that are served here, by the numbers of their partitions."""
+        """Yield the tables served here, sorted by partition."""
         for number in sorted(self._tables):
             yield self._tables[number]
 
     @property
     def serves_all(self) -> bool:
-        """Whether this broker coordinates everything: nobody else can know a transaction that is not known here."""
+        """Whether this broker serves all partitions, so that a transaction unknown here is unknown everywhere."""
         return len(self._tables) == self.partitions
 
     def partition(self, number: int) -> Partition:
@@ -141,13 +144,13 @@ class StateLog(Generic[T]):
         return found
 
     def leader_epoch(self, number: int) -> int:
-        """Return how often this partition has changed hands: the epoch of its coordinator."""
+        """Return the leader epoch of a partition, which is the epoch of its coordinator."""
         return self.partition(number).leader_epoch
 
     # --- lead and resign
 
     async def load(self, number: int) -> T | None:
-        """Replay a partition and serve it; None when another broker leads before that is done."""
+        """Replay a partition and serve it; None if another broker has become the leader meanwhile."""
         assert number not in self._tables, f"{self.topic}-{number} is loaded already"
         partition = self.partition(number)
         epoch, log, table = partition.leader_epoch, partition.log, self._new_table()
@@ -158,7 +161,7 @@ class StateLog(Generic[T]):
             offset = await self._threads.run(lambda found=found: replay(found, table, belongs, unreadable))  # type: ignore[misc]
         if unreadable:
             await self._threads.run(lambda: self._set_aside.report(partition.name, unreadable))
-        # No await from here on: a table is served only by who leads now.
+        # No await from here on: only the current leader serves the table.
         if not partition.leads or partition.leader_epoch != epoch:
             return None
         self._tables[number] = table
@@ -171,14 +174,16 @@ class StateLog(Generic[T]):
     # --- write
 
     def write(self, number: int, entries: Sequence[Entry]) -> Safe:
-        """Append, then apply. Nothing comes between a decision and this."""
+        """Append, then apply. There is no `await` between a decision and this."""
+        table = self._tables[number]
+        table.check(entries)
         batch = encode_entries(entries, now_ms=self._clock.now_ms())
         written = self.partition(number).append(batch, Acks.ALL)
-        self._tables[number].apply(entries)
+        table.apply(entries)
         return written.safe
 
     def safe(self, number: int) -> Safe:
-        """Return when everything written so far to this partition is on the disk."""
+        """Return when everything written so far to this partition is durable."""
         return self.partition(number).safe()
 
 
@@ -186,7 +191,7 @@ Belongs = Callable[[Key], bool]
 
 
 def keys_of(number: int, partitions: int) -> Belongs:
-    """Return what tells the keys of one partition from those that others hold."""
+    """Return a predicate for the keys of one partition."""
 
     @cache
     def is_here(home: str) -> bool:
@@ -196,14 +201,14 @@ def keys_of(number: int, partitions: int) -> Belongs:
 
 
 def _home(key: Key) -> str:
-    """Return the group, transactional id or query by whose hash a key finds its partition."""
+    """Return the group, transactional id or query whose hash determines the partition of a key."""
     if isinstance(key, TransactionKey):
         return home_of(key.transactional_id)
     return key.query if isinstance(key, QueryKey) else key.group
 
 
 def replay(found: Slice, table: Table, belongs: Belongs, unreadable: list[Unreadable]) -> int:
-    """Apply what a slice holds; return the offset behind it."""
+    """Apply the entries of a slice; return the next offset."""
     run = found.read()
     table.apply(_readable(read_entries(run, table.kinds, belongs), unreadable))
     following = end_offset(run)
@@ -220,7 +225,7 @@ def _readable(found: Iterable[Entry | Unreadable], unreadable: list[Unreadable])
 
 
 class Leadership(Generic[T]):
-    """Loads the partitions of a state log that this broker begins to lead and resigns the others, one by one."""
+    """Loads the partitions of a state log that this broker leads, one by one, and resigns the others."""
 
     def __init__(
         self,
@@ -239,7 +244,7 @@ class Leadership(Generic[T]):
         self._running: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Load what is led now; from here on follow the roles of the replicas."""
+        """Load the partitions led now, and follow changes of roles from now on."""
         self._replicas.role_watchers.append(self._role_changed)
         self._wanted.update(dict.fromkeys(self._log.led()))
         await self._load_wanted()

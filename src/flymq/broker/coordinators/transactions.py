@@ -1,15 +1,15 @@
-"""Transactions, run on the partitions of `__transactions`: all that a producer writes between begin and end counts, or
-nothing does, in every partition and group it reached.
+"""The transaction coordinator, on the partitions of `__transactions`: the writes of a transaction take effect in all of
+its partitions and groups, or in none.
 
-How one ends, with what must be on the disk before the next step:
+How a transaction ends; each step is durable before the next one:
 
-1. what it wrote, in every partition and group it reached;
-2. COMMITTING or ABORTING in `__transactions`: from here on a crash changes nothing any more;
+1. its records and offsets, in all of its partitions and groups;
+2. COMMITTING or ABORTING in `__transactions`: from here on the outcome is final;
 3. a marker in every partition, the offsets of every group;
-4. COMMITTED or ABORTED. If that is lost, step 3 is done again, where it was not done.
+4. COMMITTED or ABORTED. If that is lost in a crash, step 3 is repeated where it is missing.
 
-A partition or group is entered in `__transactions` before the first batch or offset is written to its own log. After a
-power cut the batch may be there and the entry not. Then nobody was told that the batch is safe, and `open`, which looks
+A partition or group is added in `__transactions` before the first batch or offset is written to its own log. After a
+power failure the batch may be there without the entry. Then the batch was never acknowledged, and `open`, which looks
 for such batches and offsets, aborts them.
 """
 
@@ -29,7 +29,7 @@ from flymq.broker.replicas.partition import Partition, Written
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe, all_safe, wait_safe
 from flymq.cluster.image import Image
-from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_forget, home_of
+from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_delete, home_of
 from flymq.coordination.entries import Entry, ProducerIdentity, TransactionState, TransactionValue
 from flymq.coordination.transaction_table import TransactionTable
 from flymq.coordination.transactions import (
@@ -103,7 +103,7 @@ class Transactions:
     # --- start
 
     async def open(self, *, was_clean: bool) -> None:
-        """Load what is coordinated here; end what was being ended, and abort what a crash has interrupted."""
+        """Load the state of this coordinator; complete ending transactions, and abort those interrupted by a crash."""
         await self._leadership.open()
         if self._log.serves_all:
             await self._abort_interrupted(was_clean=was_clean)
@@ -116,7 +116,7 @@ class Transactions:
         await self._settle(name for name, value in table if value.state.is_ending)
 
     def _resigned(self, number: int, table: TransactionTable) -> None:
-        """Another broker coordinates these transactions now, and sees through what was being ended."""
+        """Another broker coordinates these transactions now, and completes those that were ending."""
         error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for name, _ in table:
             self._open_until_s.pop(name, None)
@@ -124,7 +124,7 @@ class Transactions:
                 _fail(ended, error)
 
     async def _abort_interrupted(self, *, was_clean: bool) -> None:
-        """Abort what a crash left open. Only where no other broker can own a transaction that is not known here."""
+        """Abort transactions left open by a crash. Only if no other broker can coordinate one that is unknown here."""
         partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
         for name, value in self._all():
             is_left_open = name in partitions or name in groups
@@ -142,13 +142,13 @@ class Transactions:
         await self._settle(name for name, value in self._all() if value.state.is_ending)
 
     async def _settle(self, names: Iterable[str]) -> None:
-        """End these transactions. One that a failed disk holds up does not hold up the start: it is tried again."""
+        """End these transactions. One that is blocked by a failed disk is retried, and does not block the start."""
         ends = [self._end_later(name) for name in names]
         if ends:
             await asyncio.wait(ends, timeout=_SETTLE_S)
 
     def _find_open_partitions(self, was_clean: bool) -> dict[str, list[TopicPartition]]:
-        """Return where transactions are open that should not be; end those of producers that nobody is any more."""
+        """Return partitions with transactions left open; abort those of unknown producers."""
         owners = {value.producer: (name, value) for name, value in self._all()}
         found: dict[str, list[TopicPartition]] = {}
         for partition in self._replicas:
@@ -167,7 +167,7 @@ class Transactions:
         return found
 
     def _find_open_groups(self, was_clean: bool) -> dict[str, list[str]]:
-        """As for partitions, but the groups in which offsets wait for the end of a transaction."""
+        """Return groups with pending offsets of transactions left open; drop those of unknown producers."""
         owners = {value.producer: (name, value) for name, value in self._all()}
         found: dict[str, list[str]] = {}
         for group in self._groups.list():
@@ -183,16 +183,16 @@ class Transactions:
     def close(self) -> None:
         self._deadlines.close()
 
-    # --- a producer
+    # --- producers
 
     async def init(self, name: str, timeout_ms: int, *, expected: ProducerIdentity | None = None) -> ProducerIdentity:
-        """Give the transactional id to this producer: fence the one before, and abort what it left open.
+        """Give the transactional id to this producer: fence the previous one, and abort its open transaction.
 
-        `expected` is who the producer thinks it is. If it is somebody else by now, it is itself the one to be fenced.
+        `expected` is the current identity of the producer. If the id has another one by now, this producer is fenced.
         """
         if not 1 <= timeout_ms <= self._limits.timeout_ms_max:
             raise InvalidTransactionTimeout(
-                f"a transaction timeout is 1 to {self._limits.timeout_ms_max} ms, not {timeout_ms}"
+                f"the transaction timeout must be 1 to {self._limits.timeout_ms_max} ms, not {timeout_ms}"
             )
         while True:
             value = self._table(name).find(name)
@@ -212,7 +212,7 @@ class Transactions:
         return producer
 
     def begin(self, name: str, producer: ProducerIdentity) -> None:
-        """Open a transaction. Nobody waits for the disk: one that a crash forgets had not written anything yet."""
+        """Begin a transaction. Not durable yet: one that is lost in a crash had not written anything."""
         value = check_producer(name, self._table(name).find(name), producer)
         entries = decide_begin(name, value, now_ms=self._clock.now_ms())
         if entries:
@@ -223,7 +223,7 @@ class Transactions:
         """Append a batch to an open transaction."""
         header = parse_header(batches)
         if not header.is_transactional:
-            raise InvalidRequest("the request names a transaction, but the batch is not marked transactional")
+            raise InvalidRequest("the request has a transactional id, but the batch is not transactional")
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         added = self.add(name, producer, partitions=[partition.name])
         written = partition.append_in_transaction(batches, acks)
@@ -239,7 +239,7 @@ class Transactions:
         partitions: Sequence[TopicPartition] = (),
         groups: Sequence[str] = (),
     ) -> Safe:
-        """Let an open transaction reach these partitions and groups."""
+        """Add partitions and groups to an open transaction."""
         value = check_ongoing(name, self._table(name).find(name), producer)
         entries = decide_add(name, value, partitions=partitions, groups=groups, now_ms=self._clock.now_ms())
         return self._write(name, entries) if entries else None
@@ -247,56 +247,56 @@ class Transactions:
     def commit_offsets(
         self, name: str, producer: ProducerIdentity, group: str, committer: Committer, offsets: OffsetsToCommit
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """Commit offsets with the transaction; return what is wrong with some, and when the rest is safe."""
+        """Commit offsets in the transaction; return the errors of some, and when the others are durable."""
         added = self.add(name, producer, groups=[group])
         errors, safe = self._groups.commit_in_transaction(group, committer, producer, offsets)
         return errors, all_safe((added, safe))
 
     def known(self) -> list[tuple[str, TransactionValue]]:
-        """All transactional ids and what is known of them, in the order of the ids."""
+        """All transactional ids and their states, sorted by id."""
         return sorted(self._all(), key=lambda item: item[0])
 
     def get(self, name: str) -> TransactionValue:
-        """Return what is known of a transactional id."""
+        """Return the state of a transactional id."""
         value = self._table(name).find(name)
         if value is None:
-            raise TransactionNotFound(f"there is no transactional id {name!r}")
+            raise TransactionNotFound(f"unknown transactional id {name!r}")
         return value
 
-    # --- the end
+    # --- commit and abort
 
     async def abort(self, name: str) -> None:
-        """End what a transactional id has open in its producer's place, which is told so when it goes on."""
+        """Abort the open transaction of a transactional id as an administrator; its producer gets an error later."""
         value = self.get(name)
         if value.state is not TransactionState.ONGOING:
             raise InvalidTransactionState(f"no transaction of {name!r} is open")
-        logger.warning("the transaction %r was aborted by hand", name)
+        logger.warning("the transaction %r was aborted by an administrator", name)
         await self._decide_end(name, value.producer, commit=False, by_broker=True)
 
     async def end(
         self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
     ) -> ProducerIdentity:
-        """Commit or abort; return who the producer is from now on. To ask again is harmless."""
+        """Commit or abort; return the identity of the producer from now on. Idempotent."""
         value = self._table(name).find(name)
         if (before := find_ended(value, producer, commit=commit)) is not None:
             return before.successor
         value = check_producer(name, value, producer)
         if value.state.is_idle and not commit:
-            return value.producer  # nothing is open, so there is nothing to abort
+            return value.producer  # no transaction is open: nothing to abort
         if commit and not value.state.is_ending:
             await wait_safe(self._all_written(check_ongoing(name, value, producer)))
         ended = await self._decide_end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
         if ended.producer != producer or ended.by_broker:
             check_producer(name, self._table(name).find(name), producer)
         if (ended.state is TransactionState.COMMITTING) != commit:
-            raise InvalidTransactionState(f"the transaction of {name!r} was ended in the other way at the same time")
+            raise InvalidTransactionState(f"the transaction of {name!r} was concurrently ended with the other outcome")
         assert ended.successor is not None
         return ended.successor
 
     async def commit_attempts(self, attempt: Attempt, listed: Mapping[str, ProducerIdentity]) -> None:
-        """Commit the listed attempts of a query's batch, all at once, and drop its others; once."""
+        """Commit the listed attempts of a query's batch atomically, and abort its others; once per batch."""
         if not attempt.query or ":" in attempt.query:
-            raise InvalidRequest(f"a query has a name without colons, not {attempt.query!r}")
+            raise InvalidRequest(f"the name of a query must not be empty or contain a colon: {attempt.query!r}")
         table = self._table(attempt.query)
         if not table.is_committed(attempt):
             values = [check_ongoing(name, table.find(name), producer) for name, producer in listed.items()]
@@ -318,16 +318,16 @@ class Transactions:
         await asyncio.gather(*ending)
 
     def _all_written(self, value: TransactionValue) -> Safe:
-        """Return when everything that the transaction wrote is on the disk."""
+        """Return when all writes of the transaction are durable."""
         safe = [self._groups.safe(group) for group in value.groups]
         return all_safe([*safe, *(partition.safe() for partition in self._partitions(value))])
 
     async def _decide_end(
         self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False, by_broker: bool = False
     ) -> TransactionValue:
-        """Decide how the transaction ends, unless that was decided before; return how it did."""
+        """Decide how the transaction ends, unless it was decided before; return the outcome."""
         fresh = await self._fresh_producer_id(name)
-        # No await from here on: nobody can slip between the check and the write.
+        # No await from here on: nothing can come between the check and the write.
         value = check_producer(name, self._table(name).find(name), producer)
         if value.state is TransactionState.ONGOING:
             entries = decide_end(
@@ -341,11 +341,11 @@ class Transactions:
             )
             self._write(name, entries)
         elif value.state.is_idle:
-            raise InvalidTransactionState(f"no transaction of {name!r} is open any more")
+            raise InvalidTransactionState(f"the transaction of {name!r} is no longer open")
         return await asyncio.shield(self._end_later(name))
 
     def _end_later(self, name: str) -> asyncio.Future[TransactionValue]:
-        """See a decided end through, whoever asked for it and whether or not they wait."""
+        """Complete a decided end, whether or not the client still waits for it."""
         ended = self._ending.get(name)
         if ended is None:
             ended = self._ending[name] = asyncio.get_running_loop().create_future()
@@ -354,7 +354,7 @@ class Transactions:
         return ended
 
     async def _run_end(self, name: str, ended: asyncio.Future[TransactionValue]) -> None:
-        """End it here; `ended` is done before that when this broker resigns, and then the end is no longer its own."""
+        """Complete the end. If this broker resigns meanwhile, `ended` fails, and another broker completes it."""
         if ended.done():
             return
         value = self._get(name)
@@ -365,12 +365,12 @@ class Transactions:
             if ended.done():
                 return
             last_batch = self._table(name).last_batch(home_of(name))
-            entries = decide_forget(name, value, last_batch=last_batch)
+            entries = decide_delete(name, value, last_batch=last_batch)
             entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
             safe = self._write(name, entries)
-            if value.successor == value.producer:  # only this entry tells its next transaction from this one
+            if value.successor == value.producer:  # only this entry separates its next transaction from this one
                 await wait_safe(safe)
-        except (NotCoordinator, NotLeader) as error:  # another broker ends it
+        except (NotCoordinator, NotLeader) as error:  # another broker completes it
             _fail(ended, error)
             return
         except FlyMQError as error:
@@ -389,7 +389,7 @@ class Transactions:
     async def _write_markers(
         self, value: TransactionValue, coordinator_epoch: int, ended: asyncio.Future[TransactionValue]
     ) -> None:
-        """Write what ends the transaction where that is missing, until it is on the disk everywhere."""
+        """Write the missing markers and offsets, and retry until all are durable."""
         while not ended.done():
             try:
                 await wait_safe(self._append_markers(value, coordinator_epoch))
@@ -397,7 +397,9 @@ class Transactions:
             except FsyncFailed:
                 raise
             except (StorageError, NotLeader) as error:
-                logger.error("a transaction of producer %d cannot end yet: %s", value.producer.producer_id, error)
+                logger.error(
+                    "a transaction of producer %d cannot end yet, retrying: %s", value.producer.producer_id, error
+                )
                 await asyncio.sleep(_RETRY_S)
 
     def _append_markers(self, value: TransactionValue, coordinator_epoch: int) -> Safe:
@@ -418,7 +420,7 @@ class Transactions:
     def _marker(self, kind: MarkerType, producer: ProducerIdentity, coordinator_epoch: int) -> Marker:
         return Marker(kind, producer.producer_id, producer.epoch, coordinator_epoch, self._clock.now_ms())
 
-    # --- time
+    # --- timeouts
 
     def _watch(self, name: str, timeout_ms: int) -> None:
         """Abort the transaction if it is still open after this time."""
@@ -438,18 +440,18 @@ class Transactions:
         with suppress(NotCoordinator, NotLeader):  # another broker aborts it
             value = self._get(name)
             if value.state is TransactionState.ONGOING:
-                logger.warning("the transaction %r was open for longer than %d ms: aborted", name, value.timeout_ms)
+                logger.warning("the transaction %r timed out after %d ms and was aborted", name, value.timeout_ms)
                 await self._decide_end(name, value.producer, commit=False, by_broker=True)
 
     def expire(self) -> None:
-        """Delete transactional ids and queries that nobody has used for long."""
+        """Delete unused transactional ids and queries."""
         for number in range(self._log.partitions):
             table = self._log.find_table(number)
             entries = [] if table is None else table.decide_expire(self._clock.now_ms(), self._limits)
             if entries:
                 self._log.write(number, entries)
 
-    # --- within
+    # --- internal
 
     def _all(self) -> list[tuple[str, TransactionValue]]:
         return [item for table in self._log.tables() for item in table]
@@ -466,7 +468,7 @@ class Transactions:
         return value
 
     def _partitions(self, value: TransactionValue) -> Iterator[Partition]:
-        """Yield where the transaction has written, without what was deleted since.
+        """Yield the partitions of the transaction, without deleted ones.
 
         A topic deleted and created again may have fewer partitions than the one that was written to.
         """
@@ -476,7 +478,7 @@ class Transactions:
                 yield self._replicas.get(name)
 
     async def _fresh_producer_id(self, name: str) -> int:
-        """Take a new producer id if this transactional id needs one; else -1."""
+        """Allocate a producer id if this transactional id needs one; else return -1."""
         value = self._table(name).find(name)
         return await self._producer_ids.take() if value is None or is_exhausted(value) else -1
 
@@ -487,4 +489,4 @@ class Transactions:
 def _fail(ended: asyncio.Future[TransactionValue], error: FlyMQError) -> None:
     if not ended.done():
         ended.set_exception(error)
-        ended.exception()  # retrieved: nobody may be waiting
+        ended.exception()  # mark the exception as retrieved: nobody may be waiting

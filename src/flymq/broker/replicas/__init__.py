@@ -1,1 +1,1 @@
-"""The partitions that lie on this broker: written, read, waited for and maintained here."""
+"""The replicas on this broker: write, read, long poll and maintenance."""

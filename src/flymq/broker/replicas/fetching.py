@@ -1,4 +1,4 @@
-"""Long poll: a fetch that waits until enough is there or its time is over. A timer and callbacks, no task."""
+"""Long polling: a fetch waits for enough data or for its timeout. A timer and callbacks, no task."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from flymq.model.names import TopicPartition
 
 @dataclass(slots=True)
 class FetchFrom:
-    """Where to read one partition."""
+    """The start offset in one partition."""
 
     name: TopicPartition
     offset: int
     bytes_max: int
     leader_epoch: int = NO_EPOCH
-    """What the reader takes for the current one; the read fails if another is."""
+    """The leader epoch that the reader knows; the read fails if it is not the current one."""
 
 
 @dataclass(slots=True)
 class FetchQuery:
-    """What a reader wants."""
+    """The partitions, sizes and wait time of a fetch."""
 
     partitions: Sequence[FetchFrom]
     bytes_min: int = 1
@@ -38,11 +38,11 @@ class FetchQuery:
 
 Find = Callable[[TopicPartition], Partition]
 Answer = Callable[[list[PartitionRead]], R]
-"""Makes the answer to a fetch from its reads, when it is complete."""
+"""Builds the response to a fetch from its reads, when it is complete."""
 
 
 class Fetches:
-    """Reads on behalf of clients, and those of them that wait."""
+    """Reads for clients, and keeps the fetches that wait."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -50,14 +50,14 @@ class Fetches:
         self._may_wait = True
 
     def read(self, query: FetchQuery) -> list[PartitionRead] | None:
-        """Read what is there; None when that is too little and the reader should `wait`."""
+        """Read what is available; None if that is not enough and the reader should `wait`."""
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return reads
         return None
 
     def wait(self, query: FetchQuery, answer: Answer[R]) -> WaitingFetch[R]:
-        """Wait for more than there is now."""
+        """Wait for more than is available now."""
         waiting = WaitingFetch(self._find, query, answer)
         self._waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
@@ -69,14 +69,14 @@ class Fetches:
         return self._may_wait
 
     def stop_waiting(self) -> None:
-        """Answer everybody who waits with what is there, and let nobody wait any more: the broker is closing."""
+        """Complete all waiting fetches with what is available, and let none wait any more: the broker is closing."""
         self._may_wait = False
         for waiting in list(self._waiting):
             waiting.finish()
 
 
 def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
-    """Read each partition, in order, as far as the bytes of the whole query go. The first batch always fits."""
+    """Read each partition, in order, up to the limits of the fetch. The first batch is always returned."""
     reads = []
     left = query.bytes_max
     view = query.view
@@ -91,7 +91,7 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
             read = PartitionRead(wanted.name, error=error)
         if read.slice is not None:
             if left < query.bytes_max and read.slice.length > left:
-                read.slice = None  # at least one batch is read; but not from every partition when the answer is full
+                read.slice = None  # at least one batch is read, but not from every partition when the response is full
             else:
                 left -= read.slice.length
         reads.append(read)
@@ -108,7 +108,7 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
 
 
 class WaitingFetch(PromptFuture[R]):
-    """One fetch that waits: for records, or for its time to be over."""
+    """One waiting fetch: for enough records, or for its timeout."""
 
     __slots__ = ("_answer", "_find", "_loop", "_query", "_timer", "_trying")
 
@@ -129,7 +129,7 @@ class WaitingFetch(PromptFuture[R]):
             self._find(wanted.name).wait(self._wake)
 
     def _wake(self) -> None:
-        # Not at once: a burst of appends in one turn of the loop is then one read, and the producer goes first.
+        # Not immediately: several appends in one loop iteration are then one read, and the producer is served first.
         if not self._trying:
             self._trying = True
             self._loop.call_soon(self._try)
@@ -145,7 +145,7 @@ class WaitingFetch(PromptFuture[R]):
             self._wait()
 
     def finish(self) -> None:
-        """Answer with what is there."""
+        """Complete with what is available."""
         if not self._is_done:
             self.set_result(self._answer(_read(self._find, self._query)))
 

@@ -1,7 +1,7 @@
-"""How far a reader is behind: in records, and in the age of the first one it has not read.
+"""Consumer lag: in records, and as the age of the first unread record.
 
-Cheap enough to be asked for every second: the end of a partition is known, and the time of a record is read once for
-each position a group stands at, from the header of the batch that holds it. So the age is as fine as a batch is.
+Cheap enough to be requested every second: the end of a partition is known, and the timestamp of a record is read once
+per committed offset, from the header of its batch. So the age has the precision of a batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Lag:
-    """How far somebody who will read `offset` next is behind."""
+    """The lag of a reader in one partition."""
 
     end_offset: int
     records: int = UNKNOWN
@@ -27,7 +27,7 @@ class Lag:
 
 
 class LagMeter:
-    """Measures, and remembers the times it had to read."""
+    """Measures lag, and caches the timestamps it has read."""
 
     def __init__(self, clock: Clock, *, positions_max: int = 100_000) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class LagMeter:
         self._times: OrderedDict[tuple[TopicPartition, int], int] = OrderedDict()
 
     def measure(self, partition: Partition, offset: int) -> Lag:
-        """Return the lag of a reader whose next offset is `offset`; unknown while it has none."""
+        """Return the lag of a reader whose next offset is `offset`; unknown if it has none."""
         end_offset = partition.high_watermark
         if offset < 0:
             return Lag(end_offset)

@@ -1,5 +1,5 @@
-"""What is done to the logs in the background: retention, compaction, checkpoints. Each partition on its own: a disk
-that fails one of them does not keep the others from being looked after."""
+"""Background maintenance of logs: retention, compaction, checkpoints. Each partition on its own: an error in one
+does not affect the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MaintenanceIntervals:
 
 
 class Maintenance:
-    """Looks after all partitions, one at a time."""
+    """Maintains all partitions, one at a time."""
 
     def __init__(self, replicas: Replicas, flusher: Flusher, threads: Threads, clock: Clock) -> None:
         self._replicas = replicas
@@ -44,7 +44,7 @@ class Maintenance:
         tasks.spawn("checkpoints", self._repeat(intervals.checkpoint_ms, self.checkpoint))
 
     async def retain(self, log: PartitionLog) -> None:
-        """Remove what the topic's retention no longer keeps."""
+        """Delete records by the retention settings of the topic."""
         now_ms = self._clock.now_ms()
         log.producers.expire(now_ms - PRODUCER_EXPIRY_MS)
         removal = log.retain(now_ms)
@@ -52,7 +52,7 @@ class Maintenance:
             await self._threads.run(removal)
 
     async def compact(self, log: PartitionLog) -> None:
-        """Keep the last value of each key, where the topic wants it."""
+        """Compact topics with `cleanup.policy` compact."""
         if not isinstance(log, Log):
             return
         plan = compactor.plan(log, self._clock.now_ms())
@@ -60,7 +60,7 @@ class Maintenance:
             compactor.finish(log, plan, await self._threads.run(plan.run))
 
     async def checkpoint(self, log: PartitionLog) -> None:
-        """Note how far the log is on disk, so that a restart has little to scan."""
+        """Write a checkpoint of the log, so that recovery has little to scan."""
         if isinstance(log, Log):
             await self._flusher.checkpoint(log)
 

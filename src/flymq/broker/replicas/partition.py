@@ -1,6 +1,6 @@
-"""One partition as its readers and writers see it: a log, the role this broker has, how much is visible, who waits.
+"""One replica of a partition: a log, the role of this broker, the visible offsets, and the waiting readers.
 
-No `await` here: an append or a read is one step. What takes time, an fsync, comes back as a future.
+No `await` here: an append or a read is one step. Waiting for an fsync is a future.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ NO_EPOCH = -1
 
 
 class Role(Enum):
-    """What this broker is to a partition."""
+    """The role of this broker in a partition."""
 
     LEADER = "leader"
-    """Clients write and read here."""
+    """Serves produce and fetch requests of clients."""
     FOLLOWER = "follower"
-    """The log is a copy of the leader's."""
+    """Copies the log of the leader."""
 
 
 class View(Enum):
-    """How much of a partition a reader sees."""
+    """The part of a partition that a reader sees."""
 
     COMMITTED = "committed"
     """Up to the last stable offset, without aborted transactions."""
     UNCOMMITTED = "uncommitted"
     """Up to the high watermark."""
     REPLICA = "replica"
-    """Everything in the log: what a follower copies."""
+    """Everything in the log: for followers."""
 
     @staticmethod
     def of(isolation: Isolation) -> View:
@@ -62,8 +62,8 @@ class View(Enum):
 
 
 Written = Appended
-"""Batches in the log of a partition, and when they are as safe as was asked for. What the log returns, with `safe` and
-`start_offset` filled in: a second object for each batch would cost as much as a tenth of an append."""
+"""Appended batches, and when they are acknowledged. The result of the log, with `safe` and `start_offset` set: a second
+object per batch would cost a tenth of an append."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class PartitionRead:
     last_stable_offset: int = -1
     start_offset: int = -1
     aborted: list[tuple[int, int]] = field(default_factory=list)
-    """(producer id, first offset) of aborted transactions the reader must leave out."""
+    """(producer id, first offset) of aborted transactions whose records the reader must skip."""
     error: FlyMQError | None = None
 
     @property
@@ -85,12 +85,12 @@ class PartitionRead:
 
     @property
     def offsets(self) -> int:
-        """How many offsets were read: stands for the number of records where nobody looks into the batches."""
+        """Number of offsets read: approximates the number of records without decoding the batches."""
         return 0 if self.slice is None else self.slice.offsets
 
 
 class Partition:
-    """One replica of a partition. It follows until it is told to lead."""
+    """One replica of a partition. It is a follower until it is made the leader."""
 
     def __init__(self, name: TopicPartition, log: PartitionLog, *, flusher: Flusher, clock: Clock) -> None:
         self.name = name
@@ -99,21 +99,21 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self._flusher = flusher
         self._clock = clock
-        self._waiting: dict[Callable[[], None], None] = {}  # first come, first served
+        self._waiting: dict[Callable[[], None], None] = {}  # in order of arrival
         self._seen_high_watermark = 0
 
     # --- role
 
     def lead(self, epoch: int) -> None:
-        """Accept writes and reads of clients, under this leader epoch."""
+        """Become the leader, with this leader epoch."""
         self._take_role(Role.LEADER, epoch)
         if self.log.failure is None:
-            self.log.begin_epoch(epoch)  # even if no record follows: a follower may ask where it began
+            self.log.begin_epoch(epoch)  # even if no record follows: a follower may ask for its start offset
 
     def follow(self, epoch: int) -> None:
-        """Accept what the leader of this epoch has written, and nothing else."""
+        """Become a follower of the leader of this epoch."""
         self._take_role(Role.FOLLOWER, epoch)
-        self.wake()  # readers learn that another broker leads
+        self.wake()  # waiting readers get the error that another broker leads
 
     def _take_role(self, role: Role, epoch: int) -> None:
         assert epoch >= self.leader_epoch, f"{self.name}: a leader epoch never goes back"
@@ -124,9 +124,9 @@ class Partition:
         return self.role is Role.LEADER
 
     def check_leads(self, epoch: int = NO_EPOCH) -> None:
-        """Raise unless this broker leads, under the epoch that the client believes to be the current one."""
+        """Raise an error unless this broker leads, with the leader epoch that the client knows."""
         if self.role is not Role.LEADER:
-            raise NotLeader(f"this broker does not lead {self.name}")
+            raise NotLeader(f"this broker is not the leader of {self.name}")
         if epoch in (NO_EPOCH, self.leader_epoch):
             return
         if epoch < self.leader_epoch:
@@ -136,16 +136,16 @@ class Partition:
     # --- write
 
     def append(self, batches: Buffer, acks: Acks) -> Written:
-        """Append a client's batches outside of any transaction."""
+        """Append non-transactional batches of a client."""
         if _is_transactional(batches):
             raise InvalidTransactionState(
-                "the batch is marked transactional, but its request names no transaction",
+                "the batch is transactional, but the request has no transactional id",
                 hint="Send it with the transactional id of an open transaction.",
             )
         return self.append_in_transaction(batches, acks)
 
     def append_in_transaction(self, batches: Buffer, acks: Acks) -> Written:
-        """Append batches that may belong to a transaction. The caller has checked that it is open, and whose it is."""
+        """Append batches, also transactional ones: the caller has checked the transaction and its producer."""
         if self.role is not Role.LEADER:
             self.check_leads()
         log = self.log
@@ -155,7 +155,7 @@ class Partition:
         if (acks is Acks.ALL or is_fsync_topic) and isinstance(log, Log) and log.durable_offset <= written.last_offset:
             written.safe = self._flusher.durable(log, written.last_offset + 1)
             if is_fsync_topic:
-                written.safe.add_done_callback(self._synced)  # only then it can be read
+                written.safe.add_done_callback(self._synced)  # only then it is visible
             else:
                 self.wake()
         elif self._waiting:
@@ -163,25 +163,25 @@ class Partition:
         return written
 
     def append_as_follower(self, batches: Buffer, *, leader_epoch: int) -> None:
-        """Append what the leader of this epoch has in its log, byte for byte."""
+        """Append batches of the leader of this epoch, byte for byte."""
         if self.role is not Role.FOLLOWER or leader_epoch != self.leader_epoch:
             raise NotLeader(f"{self.name} is a {self.role.value} at epoch {self.leader_epoch}, not at {leader_epoch}")
         self.log.append_as_is(batches, leader_epoch=leader_epoch, now_ms=self._clock.now_ms())
         self.wake()
 
     def append_marker(self, marker: Marker) -> None:
-        """End a transaction here."""
+        """End a transaction in this partition."""
         self.check_leads()
         self.log.append_marker(encode_marker(marker), leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
         self.wake()
 
     def open_epoch(self, producer_id: int) -> int | None:
-        """Return the producer epoch of the transaction this producer has open here."""
+        """Return the producer epoch of the transaction that this producer has open in this partition."""
         producer = self.log.producers.get(producer_id)
         return None if producer is None or producer.open_since is None else producer.epoch
 
     def safe(self) -> Safe:
-        """Return when everything appended so far is on the disk."""
+        """Return when everything appended so far is durable."""
         log = self.log
         if not isinstance(log, Log) or log.durable_offset >= log.end_offset:
             return None
@@ -191,7 +191,7 @@ class Partition:
 
     def _synced(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled():
-            done.exception()  # reported to whoever asked for the append; here it only must not be lost
+            done.exception()  # reported to the sender of the append; retrieved here so that asyncio does not log it
         self.wake()
 
     # --- read
@@ -202,7 +202,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Consumers see what is before it. In an `fsync` topic that is only what survives a power cut."""
+        """Consumers see the records before it. In an `fsync` topic only durable records are."""
         log = self.log
         found = log.durable_offset if log.config.persistence is Persistence.FSYNC else log.end_offset
         assert found >= self._seen_high_watermark, f"{self.name}: the high watermark never moves back"
@@ -211,19 +211,19 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see what is before it: no transaction that began earlier is open."""
+        """`read_committed` consumers see the records before it: no transaction that began earlier is open."""
         first_open = self.log.producers.first_open_offset
         high_watermark = self.high_watermark
         return high_watermark if first_open is None else min(first_open, high_watermark)
 
     def end_for(self, view: View) -> int:
-        """Return where a reader's view ends."""
+        """Return the end offset of a view."""
         if view is View.COMMITTED:
             return self.last_stable_offset
         return self.high_watermark if view is View.UNCOMMITTED else self.log.end_offset
 
     def read(self, offset: int, *, bytes_max: int, view: View) -> PartitionRead:
-        """Return whole batches from the one that holds `offset`, at least one if any is visible."""
+        """Return whole batches from the one that contains `offset` on, at least one if any is visible."""
         if self.role is not Role.LEADER:
             self.check_leads()
         log = self.log
@@ -242,16 +242,16 @@ class Partition:
         return PartitionRead(self.name, found, high_watermark, last_stable_offset, log.start_offset, aborted)
 
     def find_earliest(self) -> TimedOffset:
-        """Return the start of the log, with the leader epoch that wrote what is there."""
+        """Return the log start offset, with the leader epoch of the record there."""
         start_offset = self.log.start_offset
         return TimedOffset(start_offset, -1, self.log.epochs.epoch_of(start_offset))
 
     def find_latest(self, view: View) -> TimedOffset:
-        """Return the end of the log, with the epoch that will write there."""
+        """Return the end offset, with the leader epoch of the next record."""
         return TimedOffset(self.end_for(view), -1, self.leader_epoch)
 
     def find_time(self, timestamp: int, view: View) -> TimedOffset | None:
-        """Return the first visible record of this time or later."""
+        """Return the first visible record at or after this timestamp."""
         found = self.log.find_time(timestamp)
         return found if found is not None and found.offset < self.end_for(view) else None
 
@@ -259,35 +259,35 @@ class Partition:
         return self.log.find_latest_time()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """Return (largest known epoch at most `epoch`, offset where it ended); None when all known ones are later."""
+        """Return (largest known epoch up to `epoch`, its end offset); None if all known epochs are later."""
         return self.log.epochs.end_of(epoch, self.log.end_offset)
 
     # --- change
 
     def delete_before(self, offset: int) -> int:
-        """Delete the records before `offset`, -1 for all that are visible; return where the log starts now."""
+        """Delete the records before `offset`, -1 for all visible ones; return the new log start offset."""
         self.check_leads()
         if offset > self.high_watermark:
-            raise OffsetOutOfRange(f"{self.name} ends at offset {self.high_watermark}, before {offset}")
+            raise OffsetOutOfRange(f"the high watermark of {self.name} is {self.high_watermark}, before {offset}")
         self.log.delete_before(self.high_watermark if offset == -1 else offset)
         return self.log.start_offset
 
     def configure(self, config: TopicConfig) -> None:
         if config.persistence is not self.log.config.persistence:
-            self._seen_high_watermark = 0  # counted differently from here on
+            self._seen_high_watermark = 0  # computed differently from now on
         self.log.config = config
 
     # --- wait
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when there may be more to read."""
+        """Call `wake` once, when there may be new records."""
         self._waiting[wake] = None
 
     def stop_waiting(self, wake: Callable[[], None]) -> None:
         self._waiting.pop(wake, None)
 
     def wake(self) -> None:
-        """Tell readers that wait that there may be more, or that the partition is gone."""
+        """Wake waiting readers: there may be new records, or the partition was deleted."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for wake in waiting:
@@ -295,7 +295,7 @@ class Partition:
 
 
 def _is_transactional(batches: Buffer) -> bool:
-    """Look at the one byte that tells. A run of several batches cannot hold one: a producer sends them one by one."""
+    """Check one byte of the header. Only the first batch is checked: transactional batches are sent one by one."""
     return (
         len(batches) >= HEADER_SIZE
         and bool(batches[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)

@@ -1,7 +1,7 @@
-"""The partitions that lie on this broker. Opening, closing, leading and following are reactions to the cluster's image.
+"""The replicas on this broker. They are opened, closed and given their roles as a reaction to the image of the cluster.
 
-Nobody asks for a log to be opened: a topic appears in the image, and the replicas that belong here are opened in
-threads and get their role. `settled` tells those who changed a topic when that is done.
+When a topic appears in the image, its replicas on this broker are opened in threads and get their roles. `settled`
+waits for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Replicas:
-    """All partitions of this broker."""
+    """All replicas of this broker."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Replicas:
         self.topic_watchers: list[Callable[[str], None]] = []
         """Called with the name of a topic that was created, deleted or extended, once its replicas here are ready."""
         self.role_watchers: list[Callable[[Partition], None]] = []
-        """Called with a partition that has taken another role or leader epoch."""
+        """Called with a partition that has a new role or leader epoch."""
 
     # --- find
 
     def __iter__(self) -> Iterator[Partition]:
-        """Partitions in the order of their names."""
+        """Partitions, sorted by name."""
         return iter([self._partitions[name] for name in sorted(self._partitions)])
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Replicas:
         return self._partitions.get(name)
 
     def get(self, name: tuple[str, int]) -> Partition:
-        """Return the partition, or raise why it is not here. Takes a plain tuple, which is cheaper, as well."""
+        """Return the partition, or raise an error if it is not here. Also accepts a plain tuple, which is cheaper."""
         partition = self._partitions.get(name)
         if partition is None:
             raise self._why_missing(name)
@@ -88,15 +88,15 @@ class Replicas:
         return NotLeader(f"{TopicPartition(*name)} {where}")
 
     def of(self, topic: Topic) -> dict[int, Partition]:
-        """Return the partitions of a topic that are open here, by their numbers."""
+        """Return the open partitions of a topic, sorted by number."""
         return self._by_topic.get(topic.topic_id, {})
 
     # --- follow the image
 
     async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
-        """Open what belongs here; return the partitions led here that a crash had left behind.
+        """Open the replicas of this broker; return the partitions led here that were not closed cleanly.
 
-        Batches may have been lost there, so what is written from now on belongs to a new leader epoch.
+        Batches may have been lost there, so they get a new leader epoch.
         """
         topics = list(self._image)
         opened = await asyncio.gather(*(self._open(topic) for topic in topics), return_exceptions=True)
@@ -111,15 +111,15 @@ class Replicas:
                 state = topic.partitions[number]
                 if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
                     recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
-        if failures:  # what was opened is known by now, so that it can be closed cleanly
+        if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
-        for topic in self._image:  # what has changed while logs were opened
+        for topic in self._image:  # changes while logs were opened
             self._changed(TopicChange(topic.name, None, topic))
         return recovered
 
     async def settled(self, topic_id: UUID) -> None:
-        """Return when the replicas of a topic are as the image has them; raise what kept one from being opened."""
+        """Return when the replicas of a topic match the image; raise the error if one could not be opened."""
         if not self._working and not self._failures:  # nearly always; see `is_settling`
             return
         while (task := self._working.get(topic_id)) is not None:
@@ -130,7 +130,7 @@ class Replicas:
             raise failure
 
     def is_settling(self, topic: Topic) -> bool:
-        # Asked for every produced batch: nearly always there is no work at all, and a UUID's hash is Python code.
+        # Called for every produced batch: there is rarely any work, and the hash of a UUID is Python code.
         return bool(self._working) and topic.topic_id in self._working
 
     def _changed(self, change: TopicChange) -> None:
@@ -140,12 +140,12 @@ class Replicas:
         if after is None:
             return
         self._assign_roles(after)
-        self._failures.pop(after.topic_id, None)  # what is missing is tried again
+        self._failures.pop(after.topic_id, None)  # missing partitions are retried
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 
     def _missing(self, topic: Topic) -> list[int]:
-        """Return the numbers of the partitions that belong here and are not open."""
+        """Return the numbers of the partitions assigned to this broker that are not open."""
         known = self.of(topic)
         return [
             number
@@ -154,12 +154,12 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
-        self._failures.pop(topic_id, None)  # of an attempt before
+        self._failures.pop(topic_id, None)  # of an earlier attempt
         while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
             try:
                 logs = await self._open(topic)
             except FlyMQError as error:
-                logger.error("the topic %s cannot be opened: %s", name, error)
+                logger.error("cannot open the topic %s: %s", name, error)
                 self._failures[topic_id] = error
                 return
             current = self._image.find(name)
@@ -190,7 +190,7 @@ class Replicas:
         self._assign_roles(topic)
 
     def _assign_roles(self, topic: Topic) -> None:
-        """Give the open partitions of a topic the role and the settings that the image has for them."""
+        """Apply the roles and settings of the image to the open partitions of a topic."""
         for number, partition in self.of(topic).items():
             state = topic.partitions[number]
             leads = state.leader == self.broker_id
@@ -202,7 +202,7 @@ class Replicas:
                     watcher(partition)
 
     def _remove(self, topic: Topic) -> None:
-        """Stop serving a deleted topic and remove its files; readers that wait find it gone."""
+        """Close a deleted topic and remove its files; waiting readers get an error."""
         partitions = self._by_topic.pop(topic.topic_id, {})
         self._failures.pop(topic.topic_id, None)
         for partition in partitions.values():
@@ -217,11 +217,11 @@ class Replicas:
         try:
             await self._threads.run(self._directory.removal(name, topic_id, logs))
         except FlyMQError as error:
-            logger.error("the files of the deleted topic %s cannot be removed now: %s", name, error)
+            logger.error("cannot remove the files of the deleted topic %s: %s", name, error)
             self._failures[topic_id] = error
 
     def _work(self, topic_id: UUID, work: Callable[[], Awaitable[None]]) -> None:
-        """Do one thing at a time to the files of a topic, in the order in which the image asked for them."""
+        """Serialize operations on the files of a topic, in the order of the image's changes."""
         before = self._working.get(topic_id)
 
         async def run() -> None:
@@ -242,7 +242,7 @@ class Replicas:
     # --- close
 
     def close(self) -> None:
-        """Close every log with the marker of a clean shutdown; none after a failed fsync, so that a start recovers."""
+        """Close every log with a clean-shutdown marker; not after a failed fsync, so that the next start recovers."""
         if self._flusher.has_failed:
             return
         for partition in self:

@@ -1,1 +1,1 @@
-"""The front door of the broker: every operation of every protocol comes in here, with who asks."""
+"""The service layer of the broker: the only way from a gateway to the broker. Every call has a caller."""

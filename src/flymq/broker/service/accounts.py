@@ -1,4 +1,4 @@
-"""What callers have moved: bytes against their quota, traffic by protocol and topic, failures by protocol and error."""
+"""Accounting of calls: quotas, traffic by protocol and topic, errors by protocol and code."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Accounts:
         self.requests = Requests()
 
     def produced(self, caller: Caller, size: int) -> int:
-        """Charge a produce request; return for how many milliseconds the client must be throttled."""
+        """Count a produce request; return the throttle time in milliseconds."""
         return self._charge(self._produce_quota, caller, size) if self._produce_quota.is_set else 0
 
     def wrote(self, caller: Caller, topic: str, records: int, size: int) -> None:
         self.traffic.wrote(caller.protocol, topic, records, size)
 
     def fetched(self, caller: Caller, reads: list[PartitionRead]) -> int:
-        """Count what a fetch gives out; return for how many milliseconds the client must be throttled."""
+        """Count the response of a fetch; return the throttle time in milliseconds."""
         size = 0
         for read in reads:
             if read.error is not None:
@@ -40,12 +40,12 @@ class Accounts:
         return self._charge(self._fetch_quota, caller, size) if size else 0
 
     def gave(self, caller: Caller, topic: str, records: int, size: int) -> int:
-        """As `fetched`, for records that were taken out of their batches: their number is known."""
+        """Like `fetched`, for decoded records, whose number is known."""
         self.traffic.read(caller.protocol, topic, records, size)
         return self._charge(self._fetch_quota, caller, size)
 
     def failed(self, caller: Caller, error: FlyMQError) -> None:
-        """Count a request, or a part of one, that is answered with an error."""
+        """Count an error of a request, or of a part of one."""
         self.requests.failed(caller.protocol, error.code)
 
     def _charge(self, quota: ClientQuota, caller: Caller, size: int) -> int:

@@ -1,4 +1,4 @@
-"""Who asks. Every call of the service names its caller; gateways fill it in as they learn it."""
+"""The caller of a service operation. Gateways set its fields as they learn them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Caller:
-    """One client on one connection, whatever protocol it speaks."""
+    """One client on one connection, of any protocol."""
 
     protocol: str
     address: str = ""
-    """The host it connects from."""
+    """The host of the client."""
     client_id: str = ""
-    """What it calls itself."""
+    """The client id it has sent."""
     principal: str = ""
-    """Who it has logged in as; empty: nobody in particular."""
+    """The authenticated user; empty: anonymous."""
 
     @property
     def quota_name(self) -> str:
-        """The name under which the bytes of this client are counted."""
+        """The key of its quota."""
         return self.principal or self.client_id or self.address

@@ -19,14 +19,14 @@ class Cluster:
     cluster_id: str
     broker_id: int
     advertised: tuple[str | None, int | None] = (None, None)
-    """Host and port that clients are told; None tells each client the address it dialled."""
+    """The advertised address; None: each client gets the address it has connected to."""
 
     @property
     def controller_id(self) -> int:
         return self.broker_id
 
     def brokers(self, dialled: Address) -> list[BrokerInfo]:
-        """Return all brokers, for a client that has dialled this address."""
+        """Return all brokers, for a client that has connected to this address."""
         return [self.this_broker(dialled)]
 
     def this_broker(self, dialled: Address) -> BrokerInfo:

@@ -1,6 +1,6 @@
-"""What a caller may do. The one place that decides it, for every protocol.
+"""Authorization: the one place that decides what a caller may do, for every protocol.
 
-Internal topics are written by the broker alone: whoever asks, they are not produced to, changed, cut or deleted.
+Internal topics are only written by the broker: no client may produce to them, or change, truncate or delete them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flymq.model.names import INTERNAL_PREFIX
 
 
 class Operation(Enum):
-    """What is done to a resource. The names are those of Kafka's ACLs."""
+    """An operation on a resource, named as in Kafka's ACLs."""
 
     READ = "read"
     WRITE = "write"
@@ -27,7 +27,7 @@ class Operation(Enum):
 
 
 class Resource(Enum):
-    """The kinds of things that can be asked for."""
+    """The types of resources."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -36,23 +36,23 @@ class Resource(Enum):
 
 
 CLUSTER_NAME = "flymq"
-"""The name of the one resource of the kind CLUSTER."""
+"""The name of the only resource of the type CLUSTER."""
 
 _CHANGES = frozenset((Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS))
 
 
 class Gate:
-    """Decides. Every call of the service passes here before anything else happens."""
+    """Authorizes calls. Every call of the service is checked here first."""
 
     def check(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
-        """Raise unless the caller may do this."""
+        """Raise an error unless the caller is authorized."""
         if resource is Resource.TOPIC and operation in _CHANGES and name.startswith(INTERNAL_PREFIX):
-            raise TopicIsInternal(f"the topic {name!r} is internal: only the broker writes it")
+            raise TopicIsInternal(f"the topic {name!r} is internal: only the broker can write to it")
 
     def check_write(self, caller: Caller, topic: str) -> None:
-        """Raise unless the caller may produce to the topic. As `check`, for the hot path."""
+        """Raise an error unless the caller may produce to the topic. Like `check`, for the hot path."""
         if topic.startswith(INTERNAL_PREFIX):
-            raise TopicIsInternal(f"the topic {topic!r} is internal: only the broker writes it")
+            raise TopicIsInternal(f"the topic {topic!r} is internal: only the broker can write to it")
 
     def check_read(self, caller: Caller, topic: str) -> None:
-        """Raise unless the caller may read the topic. As `check`, for the hot path."""
+        """Raise an error unless the caller may read the topic. Like `check`, for the hot path."""

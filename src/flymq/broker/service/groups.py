@@ -1,4 +1,4 @@
-"""Consumer groups: membership, committed offsets, administration. What is returned are values, not the groups."""
+"""Consumer groups: membership, committed offsets, administration. Returns values, not the groups themselves."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from flymq.broker.safety import Safe
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.records import LATEST, Records
-from flymq.coordination.consumer_group import Beat as Beat
 from flymq.coordination.consumer_group import ConsumerGroup
+from flymq.coordination.consumer_group import Heartbeat as Heartbeat
 from flymq.coordination.entries import OffsetValue as OffsetValue
 from flymq.coordination.group import Group
 from flymq.coordination.group import GroupState as GroupState
@@ -54,7 +54,7 @@ class NewOffset(NamedTuple):
 
 @dataclass(slots=True)
 class WantedMember:
-    """A member whose subscription the broker understands, and to which it assigns partitions."""
+    """A join with a subscription that the broker can read, so that it can assign partitions."""
 
     topics: Sequence[str]
     owned: Iterable[TopicPartition] = ()
@@ -67,7 +67,7 @@ class WantedMember:
 
 
 class SubscribedMember(NamedTuple):
-    """What a member that assigns needs to know of another one."""
+    """What the group leader needs to know about each member."""
 
     member_id: str
     instance: str
@@ -88,7 +88,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """A member of a group of either type; what the other type has is empty."""
+    """A member of a group of either type; fields of the other type are empty."""
 
     member_id: str
     instance: str
@@ -106,7 +106,7 @@ class MemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """Where a group is in one partition."""
+    """Committed offset and lag of a group in one partition."""
 
     name: TopicPartition
     committed: OffsetValue | None
@@ -128,7 +128,7 @@ class GroupInfo:
 
 
 class Groups:
-    """The verbs on groups."""
+    """Operations on groups."""
 
     def __init__(self, coordinator: GroupCoordinator, records: Records, gate: Gate, clock: Clock) -> None:
         self._coordinator = coordinator
@@ -139,12 +139,12 @@ class Groups:
     # --- membership
 
     def join(self, caller: Caller, group: str, join: Join, *, needs_id: bool = False) -> asyncio.Future[Joined]:
-        """Let a member in; the future is done when the generation it is part of begins."""
+        """Add a member; the future is done when its generation begins."""
         self._check_read(caller, group)
         return self._coordinator.join(group, join, needs_id=needs_id)
 
     def subscribe(self, caller: Caller, group: str, member: WantedMember) -> asyncio.Future[Joined]:
-        """Let a member in whose subscription the broker understands."""
+        """Add a member with a subscription that the broker can read."""
         subscription = Subscription(list(member.topics), list(member.owned), member.user_data)
         wanted = encode_subscription(subscription)
         join = Join(
@@ -160,7 +160,7 @@ class Groups:
         return self.join(caller, group, join)
 
     def subscribed(self, joined: Joined) -> list[SubscribedMember]:
-        """Return what the member that assigns needs to know of everybody."""
+        """Return what the group leader needs to know about each member."""
         found = []
         for member in joined.members:
             wanted = understand(member.metadata(joined.protocol))
@@ -172,7 +172,7 @@ class Groups:
     def sync(
         self, caller: Caller, group: str, member: Committer, assignments: Mapping[str, bytes] | None = None
     ) -> asyncio.Future[bytes]:
-        """Return this member's assignment, once it is known; the member that assigns brings everybody's."""
+        """Return the assignment of this member, once it is known; the group leader passes those of all members."""
         self._check_read(caller, group)
         return self._coordinator.sync(group, member, assignments)
 
@@ -183,14 +183,14 @@ class Groups:
         member: Committer,
         assignments: Mapping[str, Iterable[TopicPartition]] | None = None,
     ) -> list[TopicPartition]:
-        """As `sync`, with partitions for bytes."""
+        """Like `sync`, with decoded assignments."""
         encoded = {name: encode_assignment(partitions) for name, partitions in (assignments or {}).items()}
         return parse_assignment(await self.sync(caller, group, member, encoded))
 
     def protocol_of(self, caller: Caller, group: str) -> tuple[str, str]:
         """Return the kind of a classic group and the assignor it uses."""
         found = self._coordinator.get(group)
-        assert isinstance(found, Group), "only members of a classic group sync"
+        assert isinstance(found, Group), "only members of a classic group can sync"
         return found.value.kind, found.value.protocol
 
     def heartbeat(self, caller: Caller, group: str, member: Committer) -> None:
@@ -201,8 +201,8 @@ class Groups:
         self._check_read(caller, group)
         self._coordinator.leave(group, member_id, instance=instance)
 
-    def beat(self, caller: Caller, group: str, beat: Beat) -> tuple[Place, Safe]:
-        """Take a heartbeat of a group whose members the broker assigns one by one (KIP-848)."""
+    def beat(self, caller: Caller, group: str, beat: Heartbeat) -> tuple[Place, Safe]:
+        """Process a heartbeat of the consumer protocol (KIP-848)."""
         self._check_read(caller, group)
         return self._coordinator.consumers.heartbeat(group, beat)
 
@@ -211,7 +211,7 @@ class Groups:
         return self._coordinator.consumers.limits.consumer_heartbeat_ms
 
     def listen(self, group: str, member_id: str, listener: MemberListener) -> None:
-        """Tell a member that lives on this broker when its group rebalances, or has removed it."""
+        """Notify a member that runs on this broker when its group rebalances or has removed it."""
         self._coordinator.listen(group, member_id, listener)
 
     def stop_listening(self, group: str, member_id: str) -> None:
@@ -222,7 +222,7 @@ class Groups:
     def commit(
         self, caller: Caller, group: str, committer: Committer, offsets: Mapping[TopicPartition, NewOffset]
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """Commit offsets; return what is wrong with some of them, and when the rest is safe."""
+        """Commit offsets; return the errors of some, and when the others are durable."""
         self._check_read(caller, group)
         return self._coordinator.commit(group, committer, self.to_values(offsets))
 
@@ -231,12 +231,12 @@ class Groups:
         return {name: OffsetValue(new.offset, new.leader_epoch, new.metadata, now_ms) for name, new in offsets.items()}
 
     def committed(self, caller: Caller, group: str) -> Mapping[TopicPartition, OffsetValue]:
-        """Return the committed offsets of a group; none for one that is not known."""
+        """Return the committed offsets of a group; none if it is unknown."""
         self._check_describe(caller, group)
         return self._coordinator.committed(group)
 
     def is_stable(self, caller: Caller, group: str, partitions: Sequence[TopicPartition] | None) -> bool:
-        """Return whether no transaction is about to commit offsets of these partitions."""
+        """Return whether no open transaction has offsets of these partitions."""
         self._check_describe(caller, group)
         return self._coordinator.is_stable(group, partitions)
 
@@ -245,13 +245,13 @@ class Groups:
         await self._coordinator.until_stable(group, partitions)
 
     def check_reader(self, caller: Caller, group: str, member_id: str, epoch: int) -> None:
-        """Raise if a member asks for offsets in an epoch that is over."""
+        """Raise an error if a member fetches offsets with a stale epoch."""
         self._coordinator.check_reader(group, member_id, epoch)
 
     def delete_offsets(
         self, caller: Caller, group: str, partitions: Collection[TopicPartition]
     ) -> tuple[set[TopicPartition], Safe]:
-        """Delete committed offsets, except of topics that members read; return those that are read."""
+        """Delete committed offsets, except of topics that members read; return the partitions of those."""
         self._gate.check(caller, Operation.DELETE, Resource.GROUP, group)
         in_use = self._coordinator.get(group).topics()
         kept = {name for name in partitions if name.topic in in_use}
@@ -260,12 +260,12 @@ class Groups:
     # --- reset
 
     def check_empty(self, caller: Caller, group: str) -> None:
-        """Raise if the group has members, which would not notice that their offsets change."""
+        """Raise an error if the group has members, which would not notice the reset."""
         self._check_read(caller, group)
         self._coordinator.check_empty(group)
 
     def find_reset(self, caller: Caller, name: TopicPartition, at: int) -> tuple[int, int]:
-        """Return offset and leader epoch of a position or time; the end where no record is so late."""
+        """Return offset and leader epoch of a position or timestamp; the end if there is no later record."""
         isolation = Isolation.READ_COMMITTED
         found = self._records.find_offset(caller, name, at, isolation)
         end = self._records.find_offset(caller, name, LATEST, isolation)
@@ -275,14 +275,14 @@ class Groups:
     # --- administration
 
     def all(self, caller: Caller) -> list[GroupSummary]:
-        """Return all groups, in the order of their names."""
+        """Return all groups, sorted by name."""
         return [
             GroupSummary(group.name, group.state, group.kind, _type_of(group), len(group.members))
             for group in self._coordinator.list()
         ]
 
     def describe(self, caller: Caller, group: str, *, type_: str | None = None) -> GroupInfo:
-        """Describe a group; one of another type than asked for is not found."""
+        """Describe a group; one of another type than requested is not found."""
         self._check_describe(caller, group)
         found = self._coordinator.get(group)
         if type_ is not None and _type_of(found) != type_:

@@ -1,9 +1,9 @@
-"""Readers and group members that live on the broker, for clients that cannot keep a position or speak a group protocol.
+"""Readers and group members that run on the broker, for clients without a position or a group protocol of their own.
 
-A `Reader` keeps the next offset of each of its partitions: what is pushed to a native client, or sent to a browser, is
-read by one. A `Member` is a reader that belongs to a consumer group: it joins, keeps its assignment, and joins again at
-once when the group rebalances. The client's requests are its heartbeats: a client that is silent for its session
-timeout drops out of the group like any other member.
+A `Reader` keeps the next offset of each of its partitions: it serves push to native clients, and live streams to
+browsers. A `Member` is a reader in a consumer group: it joins, keeps its assignment, and rejoins at once when the group
+rebalances. The requests of its client are its heartbeats: without any in its session timeout, it is removed from the
+group like any other member.
 """
 
 from __future__ import annotations
@@ -51,45 +51,45 @@ class PartTaken:
 
 @dataclass(slots=True)
 class Taken:
-    """What a reader has taken from its partitions; parts without records are left out."""
+    """The records that a reader returns; partitions without records are omitted."""
 
     parts: list[PartTaken]
     throttle_ms: int = 0
 
 
 class Reader:
-    """Positions in partitions, and what comes next there."""
+    """Reads several partitions from its positions."""
 
     def __init__(self, records: Records, caller: Caller, isolation: Isolation) -> None:
         self.caller = caller
         self.isolation = isolation
         self.positions: dict[TopicPartition, int] = {}
-        """Next offset to read of each partition."""
+        """The next offset of each partition."""
         self._records = records
 
     def start_at(self, name: TopicPartition, position: int) -> None:
-        """Read a partition from a position on: `EARLIEST` or `LATEST`."""
+        """Start to read a partition at a position: `EARLIEST` or `LATEST`."""
         found = self._records.find_offset(self.caller, name, position, self.isolation)
         assert found is not None, "every log has a start and an end"
         self.positions[name] = found.offset
 
     def fetch(self, *, bytes_max: int, wait_ms: int) -> Fetched | WaitingFetch[Fetched]:
-        """Read batches on in all partitions, now or when there are some. `moved` tells where to go on."""
+        """Read the next batches of all partitions, now or when there are some. Call `moved` to advance."""
         return self._records.fetch(self.caller, self._query(bytes_max, wait_ms))
 
     def moved(self, name: TopicPartition, next_offset: int) -> None:
-        """Go on at this offset; a partition that had its turn goes last, so that a full one lets others have theirs."""
+        """Advance to this offset; the partition moves to the end of the order, so that no partition starves."""
         if name in self.positions:
             del self.positions[name]
             self.positions[name] = next_offset
 
     def forget(self, topic: str) -> None:
-        """Have no position in a topic that was deleted: one created later under its name begins anew."""
+        """Drop the positions in a deleted topic: one created later with the same name starts again."""
         self.positions = {name: offset for name, offset in self.positions.items() if name.topic != topic}
 
     async def take(self, *, limit: int, bytes_max: int, wait_ms: int) -> Taken:
-        """Return the next records, at most `limit`, and move behind them; wait for some. A partition that cannot be
-        read raises, unless others have records: then it does the next time."""
+        """Return the next records, at most `limit`, and advance; wait for some. If a partition cannot be read, its
+        error is raised, unless others have records: then at the next call."""
         waiting = self._records.fetch_uncounted(self.caller, self._query(bytes_max, wait_ms))
         return self._take(waiting if isinstance(waiting, Fetched) else await waiting, limit)
 
@@ -127,18 +127,18 @@ class Reader:
 
 @dataclass(slots=True)
 class NewMember:
-    """What a client wants to read as a member of a group."""
+    """The topics and timeouts of a member."""
 
     group: str
     topics: Sequence[str]
     session_timeout_ms: int
     instance: str = ""
     reset: int = EARLIEST
-    """Where to begin in partitions for which the group has no offset."""
+    """The start position in partitions without a committed offset."""
 
 
 class Member(Reader):
-    """One member of a group, between the requests of its client."""
+    """One member of a group, kept between the requests of its client."""
 
     def __init__(self, members: Members, caller: Caller, wanted: NewMember) -> None:
         super().__init__(members.records, caller, Isolation.READ_COMMITTED)
@@ -158,10 +158,10 @@ class Member(Reader):
     def committer(self) -> Committer:
         return Committer(self.member_id, self.generation, self.wanted.instance)
 
-    # --- the group tells
+    # --- called by the group
 
     def rebalancing(self) -> None:
-        """Join again at once, in the poll that waits or without one: the whole group waits for it."""
+        """Rejoin at once, in the waiting poll or without one: the whole group waits for it."""
         if not self._must_rejoin:
             self._must_rejoin = True
             self._interrupted.set()
@@ -174,20 +174,20 @@ class Member(Reader):
     async def _rejoin(self) -> None:
         async with self._lock:
             if self._must_rejoin:  # a poll may have done it
-                with suppress(FlyMQError):  # the next poll joins again, and tells its client what is wrong
+                with suppress(FlyMQError):  # the next poll rejoins, and returns the error to its client
                     await self.join()
 
-    # --- the client asks
+    # --- called by the client
 
     async def join(self) -> None:
-        """Become part of the group's next generation."""
+        """Join the next generation of the group."""
         while True:
             self._must_rejoin = False
             try:
                 await self._join()
                 return
             except (RebalanceInProgress, StaleGeneration):
-                continue  # somebody joined between the generation and its assignment
+                continue  # another member joined before the assignment
             except BaseException as error:  # its positions are those of an earlier generation
                 self._must_rejoin = not isinstance(error, (UnknownMember, MemberFenced))
                 raise
@@ -211,7 +211,7 @@ class Member(Reader):
         self.positions = {name: self._start(name, committed.get(name)) for name in assignment}
 
     def _start(self, name: TopicPartition, committed: OffsetValue | None) -> int:
-        """Return where to read: on from its own position in a partition it keeps, else from its group's."""
+        """Return the positions: its own in partitions it keeps, else the committed offset of the group."""
         if name in self.positions:
             return self.positions[name]
         if committed is not None:
@@ -222,7 +222,7 @@ class Member(Reader):
         return self.positions[name]
 
     def heartbeat(self) -> None:
-        """The client is there. If its group rebalances, the member joins again by itself."""
+        """Send a heartbeat. If the group rebalances, the member rejoins by itself."""
         try:
             self._members.groups.heartbeat(self.caller, self.group, self.committer)
         except (RebalanceInProgress, StaleGeneration):
@@ -232,7 +232,7 @@ class Member(Reader):
             raise ConsumerNotFound(error.message) from None
 
     async def poll(self, *, limit: int, bytes_max: int, wait_ms: int) -> Taken:
-        """Return the next records; wait at most this long for some."""
+        """Return the next records; wait up to this long for some."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + wait_ms / 1000
         async with self._lock:
@@ -248,7 +248,7 @@ class Member(Reader):
                     return taken
 
     async def _read(self, bytes_max: int, wait_s: float) -> Fetched:
-        """Read batches; come back early when the group interrupts."""
+        """Read batches; return early if the group rebalances."""
         interrupted = asyncio.ensure_future(self._interrupted.wait())
         try:
             if not self.positions:
@@ -277,7 +277,7 @@ class Member(Reader):
 
 @dataclass(slots=True)
 class Members:
-    """All members that live on this broker."""
+    """All members that run on this broker."""
 
     records: Records
     groups: Groups
@@ -291,13 +291,13 @@ class Members:
         return Reader(self.records, caller, isolation)
 
     async def add(self, caller: Caller, wanted: NewMember) -> Member:
-        """Join a group on behalf of a client."""
+        """Join a group for a client."""
         if len(self._members) >= MEMBERS_MAX:
-            raise GroupFull(f"this broker keeps at most {MEMBERS_MAX} members for clients", hint="Delete some first.")
+            raise GroupFull(f"this broker runs at most {MEMBERS_MAX} consumers for clients", hint="Delete some first.")
         member = Member(self, caller, wanted)
         try:
             await member.join()
-        except BaseException:  # also when the client is gone
+        except BaseException:  # also if the client has disconnected
             if member.member_id:
                 with suppress(FlyMQError):
                     member.leave()
@@ -311,7 +311,7 @@ class Members:
         return member
 
     def renamed(self, member: Member, member_id: str) -> None:
-        """The group has given a member its id, or another one."""
+        """A member has a new id."""
         self.drop(member)
         member.member_id = member_id
         self._members[member.group, member_id] = member

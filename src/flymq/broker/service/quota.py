@@ -1,8 +1,7 @@
-"""How long a client that sends or reads too much has to wait. Arithmetic only: time is passed in.
+"""Byte-rate quotas, as a token bucket per client. Arithmetic only: time is passed in.
 
-A client's bytes are paid from a bucket that fills at its quota and holds one second of it. Nothing is ever refused: a
-request may overdraw the bucket, and the client then waits until the debt is paid, which keeps its rate at the quota
-whatever the size of its requests.
+A bucket fills at the rate of the quota and holds one second of it. No request is refused: it may overdraw the bucket,
+and the client is throttled until the debt is paid, which keeps its rate at the quota for requests of any size.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ import math
 from collections import OrderedDict
 
 BURST_S = 1.0
-"""What a client at rest may send at once, in seconds of its quota."""
+"""The burst an idle client may send, in seconds of its quota."""
 
 DEBT_S_MAX = 30.0
-"""The longest wait. What one huge request owes beyond it is forgiven, so that no client is locked out for hours."""
+"""The maximum throttle time. Debt beyond it is dropped, so that one huge request does not block a client for hours."""
 
 
 class TokenBucket:
-    """The account of one client: bytes it may still send, negative while it owes some."""
+    """The bucket of one client: bytes it may still send; negative: debt."""
 
     __slots__ = ("_balance_bytes", "_bytes_per_s", "_updated_s")
 
@@ -29,7 +28,7 @@ class TokenBucket:
         self._updated_s = now_s
 
     def throttle_ms(self, now_s: float, size: int) -> int:
-        """Charge `size` bytes, and return how long from now the client has to wait before its next request."""
+        """Charge `size` bytes, and return the throttle time of the client."""
         rate = self._bytes_per_s
         filled = min(rate * BURST_S, self._balance_bytes + (now_s - self._updated_s) * rate)
         self._balance_bytes = max(-rate * DEBT_S_MAX, filled - size)
@@ -38,10 +37,9 @@ class TokenBucket:
 
 
 class ClientQuota:
-    """The same quota for each client, told apart by name. 0 bytes a second is no quota at all.
+    """The same quota for each client, by name. 0 bytes per second: no quota.
 
-    A client that has paused for a second has a full bucket, as if it were new. So the accounts kept are bounded by
-    dropping the one unused for longest.
+    After an idle second a client has a full bucket, like a new one. So the least recently used buckets can be dropped.
     """
 
     def __init__(self, bytes_per_s: int, *, clients_max: int = 10_000) -> None:
@@ -51,7 +49,7 @@ class ClientQuota:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def throttle_ms(self, client: str, now_s: float, size: int) -> int:
-        """Charge `client` for `size` bytes, and return how long it has to wait."""
+        """Charge `client` for `size` bytes, and return its throttle time."""
         if not self.is_set:
             return 0
         bucket = self._buckets.get(client)

@@ -1,4 +1,4 @@
-"""Write and read records: produce, publish, fetch, find offsets, delete records. Hop 3 of every message."""
+"""Write and read records: produce, publish, fetch, list offsets, delete records. Hop 3 of every message."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ ANY_PARTITION = -1
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-"""Positions of a log; whatever is not negative is a time in milliseconds."""
+"""Positions in a log; values that are not negative are timestamps in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The most a fetch gets, whatever it asks for."""
+    """The upper limits of a fetch."""
 
     wait_ms_max: int = 60_000
     bytes_max: int = 50 << 20
 
 
 ProducePart = tuple[str, int, Buffer]
-"""Topic, partition, and batches for it. A plain tuple: one is made for every batch, and a named one costs much more."""
+"""Topic, partition and batches. A plain tuple: one is made per batch, and a named tuple costs much more."""
 
 PartProduced = Written | FlyMQError
-"""What became of the batches for one partition. Each succeeds or fails on its own."""
+"""The result for one partition. Each partition succeeds or fails on its own."""
 
 
 class Decision(PromptFuture[None]):
-    """Done when the parts of a produce request are as safe as was asked for, or have the error that prevented it."""
+    """Done when each part of a produce request is acknowledged or has an error."""
 
     __slots__ = ("_fail", "_left", "_parts", "_unsafe")
 
@@ -72,7 +72,7 @@ class Decision(PromptFuture[None]):
         unsafe: Sequence[tuple[int, asyncio.Future[None]]],
         fail: Callable[[FlyMQError], None],
     ) -> None:
-        """`unsafe`: places in `parts`, and what each of them waits for."""
+        """`unsafe`: positions in `parts`, and what each of them waits for."""
         super().__init__()
         self._parts = parts
         self._unsafe = unsafe
@@ -95,7 +95,7 @@ class Decision(PromptFuture[None]):
 
 @dataclass(slots=True)
 class Produced:
-    """What became of a produce request. `parts` are final once `decided` is done; None: they are already."""
+    """The result of a produce request. `parts` are final once `decided` is done; None: they are already."""
 
     parts: list[PartProduced]
     """In the order of the request."""
@@ -105,25 +105,25 @@ class Produced:
 
 @dataclass(slots=True)
 class Fetched:
-    """The answer to a fetch."""
+    """The result of a fetch."""
 
     reads: list[PartitionRead]
     throttle_ms: int = 0
 
 
 class NewRecord(NamedTuple):
-    """A record whose batch the broker makes."""
+    """A record that the broker encodes into a batch."""
 
     key: Buffer | None
     value: Buffer | None
     headers: Sequence[tuple[str, Buffer | None]] = ()
     timestamp_ms: int = -1
-    """When it was created; -1: now."""
+    """Create time; -1: now."""
 
 
 @dataclass(slots=True)
 class Published:
-    """Where a single record is."""
+    """The position of a single record."""
 
     name: TopicPartition
     offset: int
@@ -132,7 +132,7 @@ class Published:
 
 
 class ProducerInfo(NamedTuple):
-    """What a partition remembers of a producer."""
+    """The state of a producer in a partition."""
 
     producer_id: int
     epoch: int
@@ -140,11 +140,11 @@ class ProducerInfo(NamedTuple):
     last_timestamp: int
     coordinator_epoch: int
     open_since: int
-    """First offset of its open transaction; -1: none is open."""
+    """The first offset of its open transaction; -1: none."""
 
 
 class Records:
-    """The verbs on records."""
+    """Operations on records."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Records:
         *,
         transactional_id: str = "",
     ) -> Produced:
-        """Append batches to partitions of topics that exist."""
+        """Append batches to existing topics."""
         produced: list[PartProduced] = []
         unsafe: list[tuple[int, asyncio.Future[None]]] = []
         size = 0
@@ -197,7 +197,8 @@ class Records:
                 produced.append(error)
             else:
                 if not written.repeated:
-                    self._traffic.wrote(caller.protocol, topic, written.count, length)
+                    count = written.last_offset - written.base_offset + 1
+                    self._traffic.wrote(caller.protocol, topic, count, length)
                 if written.safe is not None:
                     unsafe.append((len(produced), written.safe))
                 produced.append(written)
@@ -207,16 +208,16 @@ class Records:
         return Produced(produced, throttle_ms, Decision(produced, unsafe, partial(self._accounts.failed, caller)))
 
     def check_writable(self, caller: Caller, topic: str) -> None:
-        """Raise if the caller may not produce to the topic, before anything is read or created for it."""
+        """Raise an error if the caller may not produce to the topic, before anything is read or created for it."""
         self._gate.check_write(caller, topic)
 
     def is_missing(self, name: str) -> bool:
-        """Whether a topic has to be created, or opened, before a produce to it succeeds."""
+        """Whether a topic must be created or opened before a produce to it can succeed."""
         topic = self._image.find(name)
         return self._admin.may_create(name) if topic is None else self._replicas.is_settling(topic)
 
     async def create_missing(self, caller: Caller, names: Iterable[str]) -> None:
-        """Create topics on first use. What cannot be created is reported with the partition that is produced to."""
+        """Create topics on first use. Errors are reported later, for each partition of the produce."""
         for name in filter(self.is_missing, dict.fromkeys(names)):
             with suppress(FlyMQError):
                 self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
@@ -225,7 +226,7 @@ class Records:
     def publish(
         self, caller: Caller, topic: str, record: NewRecord, acks: Acks, *, partition: int = ANY_PARTITION
     ) -> tuple[Published, asyncio.Future[None] | None]:
-        """Write one record; the broker makes the batch and chooses the partition. The future fails if it is lost."""
+        """Write one record; the broker encodes it and chooses the partition. The future fails if it is not written."""
         self._gate.check_write(caller, topic)
         found = self._image.get(topic)
         number = self.choose_partition(found, record.key) if partition == ANY_PARTITION else partition
@@ -247,7 +248,7 @@ class Records:
         return Published(name, written.base_offset, timestamp_ms, throttle_ms), written.safe
 
     def choose_partition(self, topic: Topic, key: Buffer | None) -> int:
-        """By the key's hash, as Kafka's clients do it; round robin without a key."""
+        """Choose by the hash of the key, like Kafka's clients; round-robin without a key."""
         count = len(topic.partitions)
         if key is not None:
             return partition_for_key(bytes(key), count)
@@ -261,7 +262,7 @@ class Records:
     # --- read
 
     def fetch(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
-        """Read several partitions, now or when there is enough. The limits of the broker apply."""
+        """Read several partitions, now or when enough is available. The limits of the broker apply."""
         self._check_query(caller, query)
         reads = self._replicas.fetches.read(query)
         if reads is not None:
@@ -272,13 +273,13 @@ class Records:
         return Fetched(reads, self._accounts.fetched(caller, reads))
 
     def fetch_uncounted(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
-        """As `fetch`, for a reader that takes records out of the batches, and says with `gave` which it gave out."""
+        """Like `fetch`, for a reader that decodes the records, and counts with `gave` which ones it returns."""
         self._check_query(caller, query)
         reads = self._replicas.fetches.read(query)
         return self._replicas.fetches.wait(query, Fetched) if reads is None else Fetched(reads)
 
     def gave(self, caller: Caller, topic: str, records: int, size: int) -> int:
-        """Count records that were given out; return for how many milliseconds the client must be throttled."""
+        """Count returned records; return the throttle time in milliseconds."""
         return self._accounts.gave(caller, topic, records, size)
 
     def _check_query(self, caller: Caller, query: FetchQuery) -> None:
@@ -289,26 +290,26 @@ class Records:
         checked = None
         for wanted in query.partitions:
             topic = wanted.name[0]
-            if topic != checked:  # partitions of a topic stand together
+            if topic != checked:  # partitions of a topic are adjacent
                 self._gate.check_read(caller, topic)
                 checked = topic
 
     @property
     def may_wait(self) -> bool:
-        """Whether a fetch may wait: not when the broker is closing."""
+        """Whether a fetch may wait: not while the broker is closing."""
         return self._replicas.fetches.may_wait
 
     @property
     def wait_ms_max(self) -> int:
-        """The longest that a fetch may wait."""
+        """The maximum wait time of a fetch."""
         return self._limits.wait_ms_max
 
     def check_topic_readable(self, caller: Caller, topic: str) -> None:
-        """Raise if the caller may not fetch from the topic. `fetch` checks it again, for all topics at once."""
+        """Raise an error if the caller may not fetch from the topic. `fetch` checks it again, for all topics."""
         self._gate.check_read(caller, topic)
 
     def check_readable(self, caller: Caller, name: TopicPartition, leader_epoch: int = NO_EPOCH) -> None:
-        """Raise why this partition cannot be fetched from here, by a client that knows this leader epoch."""
+        """Raise an error if this broker does not lead the partition with the leader epoch that the client knows."""
         self._gate.check_read(caller, name[0])
         self._replicas.get(name).check_leads(leader_epoch)
 
@@ -334,7 +335,7 @@ class Records:
         *,
         leader_epoch: int = NO_EPOCH,
     ) -> TimedOffset | None:
-        """Return the offset at a position or time, with the leader epoch; None when no record is so late."""
+        """Return the offset at a position or timestamp, with the leader epoch; None if there is no later record."""
         partition = self._described(caller, name, leader_epoch)
         view = View.of(isolation)
         if at == EARLIEST:
@@ -344,24 +345,26 @@ class Records:
         if at == MAX_TIMESTAMP:
             return partition.find_latest_time()
         if at < 0:
-            raise OffsetOutOfRange(f"{at} is neither a time nor a position", hint="Use -1, -2, -3 or a time in ms.")
+            raise OffsetOutOfRange(
+                f"{at} is neither a timestamp nor a position", hint="Use -1, -2, -3 or a timestamp in ms."
+            )
         return partition.find_time(at, view)
 
     def check_offset(self, caller: Caller, name: TopicPartition, offset: int) -> None:
-        """Raise unless a consumer can be at this offset."""
+        """Raise an error unless the offset is in the log or at its end."""
         partition = self._described(caller, name)
         start_offset, end_offset = partition.start_offset, partition.high_watermark
         if not start_offset <= offset <= end_offset:
-            raise OffsetOutOfRange(f"{name} holds the offsets {start_offset} to {end_offset}")
+            raise OffsetOutOfRange(f"{name} has the offsets {start_offset} to {end_offset}")
 
     def end_of_epoch(
         self, caller: Caller, name: TopicPartition, epoch: int, *, leader_epoch: int = NO_EPOCH
     ) -> tuple[int, int] | None:
-        """Return (largest known epoch at most `epoch`, offset where it ended); None when all known ones are later."""
+        """Return (largest known epoch up to `epoch`, its end offset); None if all known epochs are later."""
         return self._described(caller, name, leader_epoch).end_of_epoch(epoch)
 
     def producers(self, caller: Caller, name: TopicPartition) -> list[ProducerInfo]:
-        """Return what a partition remembers of those who wrote to it."""
+        """Return the states of the producers of a partition."""
         return [
             ProducerInfo(
                 producer.producer_id,
@@ -383,7 +386,7 @@ class Records:
     # --- delete
 
     def delete(self, caller: Caller, name: TopicPartition, before_offset: int) -> int:
-        """Delete the records before an offset, -1 for all; return where the log starts now."""
+        """Delete the records before an offset, -1 for all; return the new log start offset."""
         self._gate.check(caller, Operation.DELETE, Resource.TOPIC, name.topic)
         return self._replicas.get(name).delete_before(before_offset)
 

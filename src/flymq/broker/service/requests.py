@@ -1,4 +1,4 @@
-"""How many requests there were, how long they took and how they failed, by protocol and operation."""
+"""Request metrics: counts, latencies and errors, by protocol and operation."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from flymq.model.histogram import Histogram
 
 
 class Requests:
-    """Counts what all connections of a broker have served. They only grow: a client that leaves takes nothing away."""
+    """Counters of all connections since the start, closed ones included."""
 
     def __init__(self) -> None:
         self.durations: dict[tuple[str, str], Histogram] = {}
         self.failures: Counter[tuple[str, str]] = Counter()
 
     def observe(self, protocol: str, operation: str, seconds: float) -> None:
-        """Count a request that was answered, well or not. A wait that the client asked for is part of its time."""
+        """Count a completed request. Its latency includes a wait that the client requested."""
         self.of(protocol, operation).observe(seconds)
 
     def of(self, protocol: str, operation: str) -> Histogram:
-        """Return the durations of one operation, for who observes many."""
+        """Return the latency histogram of one operation, for hot paths."""
         histogram = self.durations.get((protocol, operation))
         if histogram is None:
             histogram = self.durations[protocol, operation] = Histogram()
         return histogram
 
     def failed(self, protocol: str, code: str) -> None:
-        """Count a request that was answered with an error, or a part of one."""
+        """Count an error of a request, or of a part of one."""
         self.failures[protocol, code] += 1

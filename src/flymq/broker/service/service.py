@@ -1,7 +1,7 @@
-"""The front door. Every operation of every protocol is a call of one of these, with who asks as its first argument.
+"""The service layer. Every operation of every protocol is a call of one of these, with the caller as first argument.
 
-The service owns what holds for all protocols: the guard of internal topics and rights (gate.py), quota, traffic and the
-count of failures (accounts.py), creation on first use. Gateways translate their protocol into these calls and back.
+The service owns what applies to all protocols: authorization and internal topics (gate.py), quotas, traffic and error
+counts (accounts.py), creation on first use. Gateways translate their protocol into these calls and back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics, and the cluster they are in: list, describe, create, change, delete."""
+"""Topics: list, describe, create, change, delete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flymq.model.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition: who leads it, and, where a replica lies here, what is in it."""
+    """A partition: its leader, and its offsets if this broker has a replica."""
 
     number: int
     state: PartitionState
@@ -32,7 +32,7 @@ class PartitionInfo:
 
 
 class Topics:
-    """The verbs on topics."""
+    """Operations on topics."""
 
     def __init__(self, image: Image, replicas: Replicas, admin: Admin, gate: Gate) -> None:
         self._image = image
@@ -40,15 +40,15 @@ class Topics:
         self._admin = admin
         self._gate = gate
 
-    # --- look
+    # --- describe
 
     @property
     def defaults(self) -> TopicDefaults:
-        """What a topic is like when its creator does not say."""
+        """Defaults of new topics."""
         return self._admin.defaults
 
     def all(self, caller: Caller, *, internal: bool = True) -> list[Topic]:
-        """Return the topics in the order of their names."""
+        """Return the topics, sorted by name."""
         return [topic for topic in self._image if internal or not topic.is_internal]
 
     def exists(self, caller: Caller, name: str) -> bool:
@@ -72,7 +72,7 @@ class Topics:
         return [_info(number, state, here.get(number)) for number, state in enumerate(topic.partitions)]
 
     def partition(self, caller: Caller, name: TopicPartition) -> PartitionInfo:
-        """Describe one partition, which must be here."""
+        """Describe one partition that has a replica on this broker."""
         state = self.get(caller, name.topic).state(name.partition)
         return _info(name.partition, state, self._replicas.get(name))
 
@@ -92,7 +92,7 @@ class Topics:
         settings: Mapping[str, Any] | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
-        """Create a topic; 0 leaves a number to the defaults. None when it was only to be validated."""
+        """Create a topic; 0 means the default. Returns None if the request is only validated."""
         self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
         return await self._admin.create(
             name,
@@ -103,7 +103,7 @@ class Topics:
         )
 
     async def get_or_create(self, caller: Caller, name: str, settings: Mapping[str, Any] | None = None) -> Topic:
-        """Return a topic, created on first use, with these settings, where the broker's settings allow it."""
+        """Return a topic, creating it on first use with these settings, if the broker allows it."""
         if name not in self._image and self._admin.may_create(name):
             self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
         return await self._admin.get_or_create(name, settings)
@@ -111,12 +111,12 @@ class Topics:
     async def alter(
         self, caller: Caller, name: str, settings: Mapping[str, Any], *, validate_only: bool = False
     ) -> None:
-        """Change settings of a topic; None resets one to its default."""
+        """Change settings of a topic; None resets a setting to its default."""
         self._gate.check(caller, Operation.ALTER_CONFIGS, Resource.TOPIC, name)
         await self._admin.alter(name, settings, validate_only=validate_only)
 
     async def add_partitions(self, caller: Caller, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Extend a topic to `partitions` partitions in all."""
+        """Increase the number of partitions to `partitions`."""
         self._gate.check(caller, Operation.ALTER, Resource.TOPIC, name)
         await self._admin.add_partitions(name, partitions, validate_only=validate_only)
 

@@ -1,7 +1,7 @@
-"""How much was written and read, by protocol and topic. Counted for each part of a request, never for each record.
+"""Traffic metrics: bytes and records by protocol and topic. Counted per partition of a request, never per record.
 
-What is read leaves as slices of a file that nobody looks into, so records are counted by the offsets that a slice
-covers. That is exact but for the offsets that hold no record: markers of transactions, and what compaction took away.
+Reads are sent as slices of a file without decoding, so records are counted by the offsets of a slice. That is exact
+except for offsets without a record: transaction markers, and records deleted by compaction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 
 class Flow:
-    """What one protocol has moved to and from one topic. Plain numbers that only grow."""
+    """Counters of one protocol and one topic."""
 
     __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
 
@@ -49,7 +49,7 @@ class Traffic:
         flow.bytes_out += size
 
     def by_protocol(self) -> dict[str, Flow]:
-        """Return the sums over all topics there ever were since the start."""
+        """Return the sums over all topics since the start, deleted ones included."""
         sums: dict[str, Flow] = {}
         for protocol, flow in self._of_deleted.items():
             sums.setdefault(protocol, Flow()).add(flow)
@@ -58,7 +58,7 @@ class Traffic:
         return sums
 
     def forget(self, topic: str) -> None:
-        """Keep of a deleted topic only its part of the sums."""
+        """Delete the counters of a topic; they stay in the sums."""
         for key in [key for key in self._flows if key[1] == topic]:
             self._of_deleted.setdefault(key[0], Flow()).add(self._flows.pop(key))
 

@@ -21,7 +21,7 @@ from flymq.model.names import TopicPartition
 
 
 class Transactions:
-    """The verbs on transactions."""
+    """Operations on transactions."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class Transactions:
         self._gate = gate
 
     async def new_producer(self, caller: Caller) -> ProducerIdentity:
-        """Return an identity for a producer that is idempotent and uses no transactions."""
+        """Return an identity for an idempotent producer without transactions."""
         self._gate.check(caller, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME)
         return ProducerIdentity(await self._producer_ids.take(), 0)
 
     async def init(
         self, caller: Caller, name: str, timeout_ms: int, *, expected: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """Give the transactional id to this producer: fence the one before, and abort what it left open."""
+        """Give the transactional id to this producer: fence the previous one, and abort its open transaction."""
         self._check_write(caller, name)
         return await self._coordinator.init(name, timeout_ms, expected=expected)
 
@@ -56,7 +56,7 @@ class Transactions:
     def check_partitions(
         self, caller: Caller, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, FlyMQError]:
-        """Return what keeps a transaction from writing to some of these partitions."""
+        """Return the errors of partitions that a transaction cannot write to."""
         errors = {}
         for name in partitions:
             try:
@@ -75,7 +75,7 @@ class Transactions:
         partitions: Sequence[TopicPartition] = (),
         groups: Sequence[str] = (),
     ) -> Safe:
-        """Let a transaction reach further partitions and groups; begin it if none is open."""
+        """Add partitions and groups to a transaction; begin it if none is open."""
         self._check_write(caller, name)
         for topic, _ in partitions:
             self._gate.check_write(caller, topic)
@@ -96,7 +96,7 @@ class Transactions:
         committer: Committer,
         offsets: Mapping[TopicPartition, NewOffset],
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """Commit offsets with the transaction; return what is wrong with some, and when the rest is safe."""
+        """Commit offsets in the transaction; return the errors of some, and when the others are durable."""
         self._check_write(caller, name)
         self._gate.check(caller, Operation.READ, Resource.GROUP, group)
         return self._coordinator.commit_offsets(name, producer, group, committer, self._groups.to_values(offsets))
@@ -104,21 +104,21 @@ class Transactions:
     async def end(
         self, caller: Caller, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
     ) -> ProducerIdentity:
-        """Commit or abort; return who the producer is from now on. To ask again is harmless."""
+        """Commit or abort; return the identity of the producer from now on. Idempotent."""
         self._check_write(caller, name)
         return await self._coordinator.end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
 
     async def commit_attempts(
         self, caller: Caller, query: str, batch: int, listed: Mapping[str, ProducerIdentity]
     ) -> None:
-        """Commit the listed attempts of a query's batch, all at once, and drop its others; once."""
+        """Commit the listed attempts of a query's batch atomically, and abort its others; once per batch."""
         self._check_write(caller, query)
         await self._coordinator.commit_attempts(Attempt(query, batch), listed)
 
     # --- administration
 
     def all(self, caller: Caller) -> list[tuple[str, TransactionValue]]:
-        """Return all transactional ids and what is known of them, in the order of the ids."""
+        """Return all transactional ids and their states, sorted by id."""
         return self._coordinator.known()
 
     def get(self, caller: Caller, name: str) -> TransactionValue:
@@ -126,7 +126,7 @@ class Transactions:
         return self._coordinator.get(name)
 
     async def abort(self, caller: Caller, name: str) -> None:
-        """Abort what a transactional id has open, in place of its producer."""
+        """Abort the open transaction of a transactional id as an administrator."""
         self._check_write(caller, name)
         await self._coordinator.abort(name)
 

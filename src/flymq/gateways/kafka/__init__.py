@@ -1,1 +1,1 @@
-"""Kafka's clients, unchanged: their requests become calls of the broker, its answers their responses."""
+"""The Kafka gateway, for unmodified Kafka clients."""

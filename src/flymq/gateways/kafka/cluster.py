@@ -1,4 +1,4 @@
-"""What the broker is and can do: versions, addresses, coordinators, disks."""
+"""The broker and the cluster: API versions, addresses, coordinators, log directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flymq.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsReques
 from flymq.wire.kafka.old_produce import OLD_PRODUCE
 
 NO_OPERATIONS = -(1 << 31)
-"""What a client may do, when it did not ask."""
+"""Authorized operations, if the client did not request them."""
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -38,7 +38,7 @@ def describe_cluster(
     known = connection.service.cluster
     if request.endpoint_type != _BROKERS:
         return cluster.DescribeClusterResponse(
-            error_code=ErrorCode.INVALID_REQUEST, error_message="only brokers can be asked for"
+            error_code=ErrorCode.INVALID_REQUEST, error_message="only the endpoint type of brokers is supported"
         )
     return cluster.DescribeClusterResponse(
         cluster_id=known.cluster_id,
@@ -60,7 +60,7 @@ def find_coordinator(
         request.key_type == _TRANSACTION and Api.ADD_PARTITIONS_TO_TXN in connection.served
     )
     error = ErrorCode.NONE if is_known else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    message = None if is_known else f"keys of type {request.key_type} have no coordinator here"
+    message = None if is_known else f"there are no coordinators for keys of type {request.key_type}"
     here = connection.service.cluster.this_broker(connection.local_address)
     where = (here.broker_id, here.host, here.port) if is_known else (-1, "", -1)
     if version < _MANY_KEYS_FROM:

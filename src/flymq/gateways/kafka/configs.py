@@ -1,4 +1,4 @@
-"""Read and change settings: of topics, and, to be read only, of the broker."""
+"""Describe and alter settings of topics; describe settings of the broker."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def _settings_of(connection: KafkaConnection, kind: int, name: str) -> list[Sett
         return described(service.topics.get(connection.caller, name))
     if kind == BROKER and name in ("", str(service.cluster.broker_id)):
         return _broker_settings(connection)
-    raise InvalidRequest(f"there are settings of topics (2) and of broker {service.cluster.broker_id} (4) only")
+    raise InvalidRequest(f"only settings of topics (2) and of broker {service.cluster.broker_id} (4) are supported")
 
 
 def _broker_settings(connection: KafkaConnection) -> list[Setting]:
-    """What Kafka's tools ask a broker for, under Kafka's names."""
+    """The broker settings that Kafka's tools read, under Kafka's names."""
     defaults = connection.service.topics.defaults
     plain: dict[str, Any] = {
         "broker.id": connection.service.cluster.broker_id,
@@ -85,7 +85,7 @@ def _result(setting: Setting, request: description.DescribeConfigsRequest) -> de
 async def alter_configs(
     connection: KafkaConnection, request: alteration.AlterConfigsRequest, _version: int
 ) -> alteration.AlterConfigsResponse:
-    """Give a topic these settings and no others: what is not named goes back to its default."""
+    """Replace all settings of a topic: those that are not listed are reset to their defaults."""
     responses = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -122,7 +122,7 @@ async def incremental_alter_configs(
 
 def _check_topic(kind: int) -> None:
     if kind != TOPIC:
-        raise InvalidRequest("only settings of topics can be changed; a broker's are in its own file")
+        raise InvalidRequest("only settings of topics can be changed; those of a broker are in its configuration file")
 
 
 def _changed(config: increment.AlterableConfig, current: Mapping[str, str]) -> str | None:
@@ -131,7 +131,7 @@ def _changed(config: increment.AlterableConfig, current: Mapping[str, str]) -> s
     if config.config_operation == _DELETE:
         return None
     if config.config_operation not in (_APPEND, _SUBTRACT) or config.name not in _LISTS:
-        raise InvalidSetting(f"{config.name} is no list to add to or take from")
+        raise InvalidSetting(f"{config.name} does not support the operation {config.config_operation}")
     values = [value for value in current[config.name].split(",") if value]
     named = (config.value or "").split(",")
     if config.config_operation == _APPEND:

@@ -1,8 +1,8 @@
-"""A connection that speaks Kafka's protocol: requests in, handler called, responses out in the order of the requests.
+"""A connection of the Kafka protocol: requests in, handler called, responses out in the order of the requests.
 
-A request that must wait does not keep the next ones from being served, so that many appends share one fsync. Only their
-responses wait for it: clients match them by their order. A request that cannot be read ends the connection, as Kafka's
-brokers end it, since no response could tell what was wrong with it.
+A request that waits does not block the next ones, so that one fsync serves many appends. Only their responses wait,
+since clients rely on their order. A request that cannot be decoded closes the connection, as in Kafka's brokers, since
+no response could carry the error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Handler = Callable[["KafkaConnection", Any, int], Any]
 or a coroutine that returns a response."""
 
 LogIn = Callable[["KafkaConnection", bytes], Coroutine[Any, Any, bytes]]
-"""Takes the next message of a login; returns the answer to it, or raises that the login has failed."""
+"""Takes the next message of a login; returns the response, or raises an error if the login fails."""
 
 _NAMES = {api.value: api.name.lower() for api in Api}
 _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
@@ -48,13 +48,13 @@ _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHEN
 
 @dataclass(slots=True)
 class _Turn:
-    """The place of a response among the others; `pieces` once it is known."""
+    """A response in the queue; `pieces` is set once it is complete."""
 
     pieces: Pieces | None = None
 
 
 class KafkaConnection(Connection):
-    """One client that speaks Kafka's protocol."""
+    """One connection of the Kafka protocol."""
 
     protocol = "kafka"
 
@@ -71,7 +71,7 @@ class KafkaConnection(Connection):
 
     @property
     def served(self) -> list[Api]:
-        """What can be asked for here."""
+        """The supported APIs."""
         return [Api(api) for api in sorted(self._handlers)]
 
     # --- receive
@@ -93,7 +93,7 @@ class KafkaConnection(Connection):
 
     def eof_received(self) -> bool:
         self.close_when_sent()
-        return True  # responses to what was asked before still leave
+        return True  # responses to earlier requests are still sent
 
     # --- serve
 
@@ -108,7 +108,7 @@ class KafkaConnection(Connection):
             self._refuse_version(head, frame)
             return
         if not self.is_logged_in and api not in _BEFORE_LOGIN:
-            raise Unauthenticated(f"{Api(api).name} before a login")
+            raise Unauthenticated(f"{Api(api).name} before authentication")
         if not self.caller.client_id:
             self.caller.client_id = parse_client_id(frame, head)
         began_s = self.shared.clock.monotonic_s()
@@ -117,7 +117,7 @@ class KafkaConnection(Connection):
             result = handler(self, request, version)
         except FlyMQError as error:
             result = self._failed(api, error)
-        except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
+        except Exception:  # an internal error must not affect other clients; it is logged with its traceback
             logger.exception("%s version %d of %s failed", Api(api).name, version, self.caller.address)
             result = self._failed(api, InternalError())
         if isinstance(result, AnswerLater):
@@ -130,7 +130,7 @@ class KafkaConnection(Connection):
             self._served(api, began_s)
 
     def _take_token(self, frame: memoryview, log_in: LogIn) -> None:
-        """Take a message of the login that follows SaslHandshake 0: a frame that is no request, answered by another."""
+        """Process a login message after SaslHandshake 0: a raw frame without a request header, as is its response."""
         turn = _Turn()
         self._turns.append(turn)
 
@@ -145,9 +145,9 @@ class KafkaConnection(Connection):
         self.answer_later(asyncio.ensure_future(log_in(self, bytes(frame))), answer)
 
     def _refuse_version(self, head: RequestHead, frame: memoryview) -> None:
-        """Answer where a client can understand the answer; else end the connection."""
+        """Send an error that the client can decode, if possible; else close the connection."""
         if head.api == Api.API_VERSIONS:
-            # In the form of version 0, which everybody reads, with the versions that can be asked for.
+            # As version 0, which every client can decode, with the supported versions.
             versions = self._handlers[Api.API_VERSIONS](self, None, 0)
             versions.error_code = ErrorCode.UNSUPPORTED_VERSION
             self._reply(_pieces(head._replace(version=0), versions))
@@ -156,10 +156,10 @@ class KafkaConnection(Connection):
             if refused is not None:
                 self._reply([refused])
         else:
-            raise UnsupportedVersion(f"version {head.version} of request {head.api} is not served")
+            raise UnsupportedVersion(f"version {head.version} of API {head.api} is not supported")
 
     def _failed(self, api: int, error: FlyMQError) -> Any:
-        """Return the response that says a request failed as a whole."""
+        """Return the response for a request that failed as a whole."""
         self.service.accounts.failed(self.caller, error)
         response = messages_of(api).RESPONSE()
         if not hasattr(response, "error_code"):
@@ -169,7 +169,7 @@ class KafkaConnection(Connection):
             response.error_message = error.message
         return response
 
-    # --- answer, in order
+    # --- respond in order
 
     def _served(self, api: int, began_s: float) -> None:
         durations = self._durations.get(api)
@@ -185,14 +185,14 @@ class KafkaConnection(Connection):
             self._served(head.api, began_s)
             try:
                 turn.pieces = _pieces(head, self._response_of(head, done, later.answer))
-            except FlyMQError as error:  # no response can tell it
+            except FlyMQError as error:  # no response can carry this error
                 logger.info("%s of %s: %s", Api(head.api).name, self.caller.address, error.message)
                 self.abort()
-            except Exception:  # a bug of ours: the responses behind this one could never leave
+            except Exception:  # an internal error: the responses after this one could never be sent
                 logger.exception("%s of %s failed", Api(head.api).name, self.caller.address)
                 self.abort()
             else:
-                # A consumer waits for records; the others are many at once, after an fsync.
+                # A consumer waits for records, so at once; the others are many, after an fsync.
                 self._reply_in_turn(self.send if isinstance(done, WaitingFetch) else self.send_soon)
 
         self.answer_later(later.awaited, answer)
@@ -213,7 +213,7 @@ class KafkaConnection(Connection):
             self.send(pieces)
 
     def _reply_in_turn(self, send: Callable[[Pieces], None]) -> None:
-        """Send the responses that are known, up to the first that is not."""
+        """Send the complete responses, up to the first incomplete one."""
         turns = self._turns
         while turns and (pieces := turns[0].pieces) is not None:
             turns.popleft()
@@ -221,7 +221,7 @@ class KafkaConnection(Connection):
 
 
 def _pieces(head: RequestHead, response: Any) -> Pieces:
-    # The only bodies that are ever put into a response are slices of a log.
+    # The only bodies in responses are slices of a log.
     return cast(Pieces, encode_response(head.api, head.version, head.correlation_id, response))
 
 

@@ -1,10 +1,10 @@
-"""Groups to whose members the broker assigns partitions (KIP-848): heartbeat and describe. Topics go by their ids."""
+"""The consumer protocol (KIP-848): heartbeat and describe. Topics are identified by their ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flymq.broker.service.groups import CONSUMER, Beat, GroupInfo, MemberInfo, Place
+from flymq.broker.service.groups import CONSUMER, GroupInfo, Heartbeat, MemberInfo, Place
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.cluster import GROUP_OPERATIONS, NO_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
@@ -39,9 +39,9 @@ def heartbeat(
     return response if safe is None else AnswerLater(safe, lambda _: response)
 
 
-def _beat(connection: KafkaConnection, request: wire.ConsumerGroupHeartbeatRequest) -> Beat:
+def _beat(connection: KafkaConnection, request: wire.ConsumerGroupHeartbeatRequest) -> Heartbeat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
-    return Beat(
+    return Heartbeat(
         request.member_id,
         request.member_epoch,
         request.instance_id or "",
@@ -57,7 +57,7 @@ def _beat(connection: KafkaConnection, request: wire.ConsumerGroupHeartbeatReque
 
 
 def _named(connection: KafkaConnection, owned: Iterable[wire.TopicPartitions]) -> Iterable[TopicPartition]:
-    """Yield what a member has under its names; what was deleted meanwhile nobody has."""
+    """Yield the owned partitions by topic name, without deleted topics."""
     for each in owned:
         topic = connection.service.topics.find_by_id(connection.caller, each.topic_id)
         if topic is not None:

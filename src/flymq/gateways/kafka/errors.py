@@ -1,4 +1,4 @@
-"""What each failure is called in Kafka's protocol. The one place where it is translated."""
+"""The Kafka error code of each FlyMQ error. The one place where they are mapped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flymq.model.errors import FlyMQError
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numbers, as far as they are used here."""
+    """The error codes of Kafka that are used here."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -136,7 +136,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
 
 
 def code_of(error: FlyMQError | None) -> ErrorCode:
-    """Return the number of an error: its own, or that of the closest of its parents that has one."""
+    """Return the code of an error: that of its class, or of its closest base class that has one."""
     if error is None:
         return ErrorCode.NONE
     for cls in type(error).__mro__:

@@ -1,4 +1,4 @@
-"""Fetch: batches of several partitions, now or when enough has come. They leave as slices of the logs."""
+"""Fetch: batches of several partitions, now or when enough is available. They are sent as slices of the logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> F
 
 @dataclass(slots=True)
 class _Opened:
-    """What a request asks for, once its session is known."""
+    """A request after its fetch session was applied."""
 
     wanted: Sequence[Wanted]
     session: FetchSession | None = None
@@ -76,7 +76,7 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
 def _query(
     connection: KafkaConnection, request: FetchRequest, opened: _Opened
 ) -> tuple[FetchQuery, dict[int, FlyMQError]]:
-    """Return what is to be read, and what is wrong with the rest of what is wanted, by its place there."""
+    """Return the partitions to read, and the errors of the others, by their position."""
     service, caller = connection.service, connection.caller
     found: list[FetchFrom] = []
     refused: dict[int, FlyMQError] = {}
@@ -86,7 +86,7 @@ def _query(
         try:
             if isinstance(topic, bytes):
                 topic = service.topics.get_by_id(caller, topic).name
-            if topic != checked:  # partitions of a topic stand together
+            if topic != checked:  # partitions of a topic are adjacent
                 service.records.check_topic_readable(caller, topic)
                 checked = topic
             name = TopicPartition(topic, part.partition)

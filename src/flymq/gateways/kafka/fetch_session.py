@@ -1,8 +1,8 @@
-"""What a client reads, remembered between its fetches so that it need not say it each time.
+"""Fetch sessions (KIP-227): the partitions a client reads are kept between its fetches.
 
-A session lives on one connection. The client opens it with epoch 0 and a full list, and then tells only what changes,
-counting the epochs up; the broker answers only what is new. Whoever comes with a session that is not known here, as
-after a new connection, is told so and opens another one.
+A session belongs to one connection. The client opens it with epoch 0 and all partitions, and then sends only changes,
+incrementing the epoch; the broker returns only partitions with changes. A client with an unknown session, as after a
+reconnect, gets an error and opens another one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TopicKey = str | bytes
 
 @dataclass(slots=True)
 class Wanted:
-    """One partition a client reads, and what it was told of it last."""
+    """One partition of the session, and what was last sent about it."""
 
     topic: TopicKey
     request: FetchPartition
@@ -35,7 +35,7 @@ class Wanted:
         return self.topic, self.request.partition
 
     def is_news(self, read: PartitionRead) -> bool:
-        """Whether the client has to be told of this read."""
+        """Whether this read must be in the response."""
         return (
             read.slice is not None
             or read.error is not None
@@ -48,12 +48,12 @@ class Wanted:
 class FetchSession:
     session_id: int
     epoch: int = 1
-    """What the next request has to carry."""
+    """The epoch expected in the next request."""
     partitions: dict[tuple[TopicKey, int], Wanted] = field(default_factory=dict)
-    """In the order in which they are read: who had its share last comes last."""
+    """In the order in which they are read: the partition that returned data last comes last."""
 
     def change(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
-        """Take over what a request says."""
+        """Apply the changes of a request."""
         for topic in forgotten:
             for partition in topic.partitions:
                 self.partitions.pop((topic.topic or topic.topic_id, partition), None)
@@ -65,7 +65,7 @@ class FetchSession:
         self.epoch = self.epoch % _INT32_MAX + 1
 
     def told(self, wanted: Wanted, read: PartitionRead) -> None:
-        """Remember what the client hears with this response."""
+        """Note what is sent with this response."""
         wanted.high_watermark, wanted.start_offset = read.high_watermark, read.start_offset
         if read.slice is not None and self.partitions.get(wanted.key) is wanted:
             del self.partitions[wanted.key]

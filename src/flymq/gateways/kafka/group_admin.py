@@ -48,7 +48,7 @@ def describe_groups(
             group = connection.service.groups.describe(connection.caller, name, type_=CLASSIC)
             groups.append(_describe(group, operations))
         except GroupNotFound as error:
-            # Older clients take an unknown group for one that is dead.
+            # Older versions report an unknown group as DEAD.
             code = code_of(error) if version >= _UNKNOWN_IS_AN_ERROR_FROM else ErrorCode.NONE
             groups.append(description.DescribedGroup(code, error.message, name, STATES[GroupState.DEAD]))
     return description.DescribeGroupsResponse(groups=groups)

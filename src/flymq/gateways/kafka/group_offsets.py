@@ -45,7 +45,7 @@ def offset_commit(
 
 
 def to_offsets(topics: Iterable[Any]) -> dict[TopicPartition, NewOffset]:
-    """Return the offsets of a commit, within a transaction or not: both requests have the same shape."""
+    """Return the offsets of a commit, in a transaction or not: both requests have the same fields."""
     return {
         TopicPartition(topic.name, part.partition_index): NewOffset(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata or ""
@@ -103,7 +103,7 @@ Found = tuple[int, int, int, str, int]
 def _committed(
     connection: KafkaConnection, group: str, asked: list[TopicPartition] | None, require_stable: bool
 ) -> Mapping[str, list[Found]]:
-    """Return the group's offsets by topic; of a group that is not known, that it has committed none."""
+    """Return the committed offsets of a group by topic; none if it is unknown."""
     groups = connection.service.groups
     committed = groups.committed(connection.caller, group)
     found: dict[str, list[Found]] = {}

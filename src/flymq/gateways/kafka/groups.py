@@ -1,4 +1,4 @@
-"""Classic groups, whose members assign partitions among themselves: join, sync, heartbeat, leave."""
+"""Classic groups: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 

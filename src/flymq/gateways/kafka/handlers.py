@@ -1,7 +1,7 @@
-"""Which function serves which request. What is here is what clients are told of.
+"""The table of handlers by API. ApiVersions returns what is in it.
 
-Most clients use few of these requests. So all but the two busiest are loaded when they are first asked for, each with
-the messages it is about: the broker starts sooner for it.
+Most clients use few of these APIs. So all but the two busiest handlers are imported on first use, with their messages,
+which makes the broker start faster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LATER: dict[Api, str] = {
     Api.CONSUMER_GROUP_DESCRIBE: "consumer_groups.describe",
     Api.DESCRIBE_TOPIC_PARTITIONS: "metadata.describe_topic_partitions",
 }
-"""Module and name of what is loaded at its first request."""
+"""Module and name of handlers that are imported on first use."""
 
 
 @cache

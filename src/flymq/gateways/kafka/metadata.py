@@ -1,4 +1,4 @@
-"""Metadata: which topics there are, and who leads their partitions. Topics are created on first use where allowed."""
+"""Metadata: topics and the leaders of their partitions. Topics are created on first use if allowed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _topic(topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
 def describe_topic_partitions(
     connection: KafkaConnection, request: pages.DescribeTopicPartitionsRequest, _version: int
 ) -> pages.DescribeTopicPartitionsResponse:
-    """The same, in pages: topics in the order of their names, from a cursor on, up to a number of partitions."""
+    """Like Metadata, in pages: topics sorted by name, from a cursor on, up to a number of partitions."""
     topics, caller = connection.service.topics, connection.caller
     names = sorted({topic.name for topic in request.topics} or {topic.name for topic in topics.all(caller)})
     first = request.cursor or pages.Cursor()

@@ -1,4 +1,4 @@
-"""Offsets of a log: by position or time, by leader epoch, and where it begins."""
+"""Offsets of a log: by position or timestamp, by leader epoch; deletion of records; producer states."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _find(
     connection: KafkaConnection, topic: str, part: listing.ListOffsetsPartition, isolation: Isolation
 ) -> TimedOffset | None:
     if part.timestamp == LATEST_TIERED:
-        return None  # nothing is ever moved away
+        return None  # there is no tiered storage
     return connection.service.records.find_offset(
         connection.caller,
         TopicPartition(topic, part.partition_index),
@@ -57,7 +57,7 @@ def _find(
 def offset_for_leader_epoch(
     connection: KafkaConnection, request: epochs.OffsetForLeaderEpochRequest, _version: int
 ) -> epochs.OffsetForLeaderEpochResponse:
-    """Where the records of a leader end, so that a client finds out what it has read that was truncated."""
+    """The end offset of a leader epoch, by which a client detects that records it has read were truncated."""
     topics = []
     for topic in request.topics:
         found = []
@@ -96,7 +96,7 @@ def delete_records(
 def describe_producers(
     connection: KafkaConnection, request: producers.DescribeProducersRequest, _version: int
 ) -> producers.DescribeProducersResponse:
-    """What a partition remembers of those who wrote to it."""
+    """The producer states of a partition."""
     topics = []
     for topic in request.topics:
         found = []

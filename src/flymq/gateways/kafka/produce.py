@@ -36,7 +36,7 @@ def produce(
         connection.throttle(produced.throttle_ms)
     if acks is Acks.NONE:
         if any(isinstance(part, FlyMQError) for part in produced.parts):
-            connection.close_when_sent()  # the one way to tell a client that waits for no response
+            connection.close_when_sent()  # the only way to report an error to a client that expects no response
         return None
     return _respond(request, produced) if produced.decided is None else _when_decided(request, produced)
 

@@ -1,7 +1,7 @@
-"""Login by SASL: the client chooses a mechanism, then messages go back and forth until it has proven who it is.
+"""SASL authentication: the client chooses a mechanism, then messages are exchanged until it is authenticated.
 
-After version 1 of the handshake those messages are part of requests; after version 0, which older clients use, each is
-a frame of its own. A failed login ends the connection.
+After version 1 of the handshake these messages are sent in requests; after version 0, which older clients use, as raw
+frames. A failed login closes the connection.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ async def authenticate(
     connection: KafkaConnection, request: SaslAuthenticateRequest, _version: int
 ) -> SaslAuthenticateResponse:
     if connection.login is None:
-        return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake comes before SaslAuthenticate")
+        return SaslAuthenticateResponse(
+            ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must be sent before SaslAuthenticate"
+        )
     try:
         answer = await log_in(connection, request.auth_bytes)
     except AuthenticationFailed as error:
@@ -37,8 +39,8 @@ async def authenticate(
 
 
 async def log_in(connection: KafkaConnection, message: bytes) -> bytes:
-    """Take the next step of a login; return the broker's answer to it."""
-    assert connection.login is not None, "a handshake has begun the login"
+    """Process the next message of a login; return the response."""
+    assert connection.login is not None, "the handshake has started the login"
     try:
         step = await connection.login.step(message)
     except AuthenticationFailed as error:

@@ -1,12 +1,12 @@
-"""A topic's settings as Kafka's clients know them: the same names nearly always, values always as text.
+"""Topic settings under Kafka's names: nearly always the same ones, values always as strings.
 
     FlyMQ                                 Kafka
     message.timestamp.type                CreateTime, LogAppendTime instead of create, append
     min.cleanable.ratio.percent: 50       min.cleanable.dirty.ratio: 0.5
-    persistence, memory.bytes             FlyMQ's own; shown and taken under these names
+    persistence, memory.bytes             specific to FlyMQ; described and altered under these names
 
-Some of Kafka's settings are about how its brokers work, not about what a topic promises. They are taken and have no
-effect, so that programs that set them run unchanged.
+Some of Kafka's settings are about the internals of its brokers, not about the semantics of a topic. They are accepted
+without effect, so that programs that set them work unchanged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _POLICY = "cleanup.policy"
 
 @dataclass(slots=True)
 class Setting:
-    """One setting of one topic, as DescribeConfigs tells it."""
+    """One setting of one topic, as in DescribeConfigs."""
 
     name: str
     value: str
@@ -66,7 +66,7 @@ class Setting:
 
 
 def described(topic: Topic) -> list[Setting]:
-    """Return every setting of a topic."""
+    """Return all settings of a topic."""
     texts = {f.metadata["name"]: f.metadata["text"] for f in fields(TopicConfig)}
     found = []
     for name, value in topic.config.to_mapping().items():
@@ -78,7 +78,7 @@ def described(topic: Topic) -> list[Setting]:
 
 
 def to_flymq(settings: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return what Kafka's settings are here; None, to bring a default back, stays None."""
+    """Translate Kafka's settings; None, which resets a setting, stays None."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         if name == _TIMESTAMP_TYPE and value is not None:
@@ -93,7 +93,7 @@ def to_flymq(settings: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def with_kafka_defaults(defaults: TopicDefaults, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a topic that a Kafka client creates: without any of its own it has no limit in size."""
+    """Return the settings of a topic created by a Kafka client: by default its size is unlimited."""
     if settings.keys() & {"retention.ms", "retention.bytes"}:
         return settings
     return {"retention.ms": defaults.config.retention_ms, "retention.bytes": UNLIMITED, **settings}
@@ -111,4 +111,4 @@ def _percent(ratio: str) -> int:
     try:
         return round(float(ratio) * 100)
     except (ValueError, OverflowError):
-        raise InvalidSetting(f"{_RATIO} takes a number from 0 to 1, not {ratio!r}") from None
+        raise InvalidSetting(f"{_RATIO} must be a number from 0 to 1, not {ratio!r}") from None

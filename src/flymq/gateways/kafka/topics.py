@@ -67,24 +67,24 @@ async def _create(
 
 
 def _sizes(connection: KafkaConnection, wanted: creation.CreatableTopic) -> tuple[int, int]:
-    """Return how many partitions and replicas are wanted; 0 leaves it to the broker."""
+    """Return the requested numbers of partitions and replicas; 0 means the default."""
     if wanted.assignments:
         numbers = sorted(assignment.partition_index for assignment in wanted.assignments)
         if numbers != list(range(len(numbers))) or wanted.num_partitions != _LEAVE_TO_BROKER:
-            raise InvalidRequest("assignments name each partition from 0 on once, and no number of partitions")
+            raise InvalidRequest("replica assignments list each partition from 0 on once, and need no number of them")
         _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
         return len(numbers), 1
     if wanted.num_partitions == 0 or wanted.num_partitions < _LEAVE_TO_BROKER:
-        raise InvalidPartitions(f"a topic has at least 1 partition, not {wanted.num_partitions}")
+        raise InvalidPartitions(f"a topic must have at least 1 partition, not {wanted.num_partitions}")
     if wanted.replication_factor == 0 or wanted.replication_factor < _LEAVE_TO_BROKER:
-        raise InvalidReplicationFactor(f"a topic has at least 1 replica, not {wanted.replication_factor}")
+        raise InvalidReplicationFactor(f"a topic must have at least 1 replica, not {wanted.replication_factor}")
     return max(0, wanted.num_partitions), max(0, wanted.replication_factor)
 
 
 def _check_brokers(connection: KafkaConnection, assignments: list[list[int]]) -> None:
     broker_id = connection.service.cluster.broker_id
     if any(brokers != [broker_id] for brokers in assignments):
-        raise InvalidReplicationFactor(f"every partition is on broker {broker_id} alone")
+        raise InvalidReplicationFactor(f"every partition must be assigned to broker {broker_id} only")
 
 
 def _configs(topic: Topic) -> list[creation.CreatableTopicConfigs]:
@@ -130,7 +130,7 @@ async def _grow(connection: KafkaConnection, wanted: growth.CreatePartitionsTopi
     topic = topics.get(caller, wanted.name)
     if wanted.assignments is not None:
         if len(wanted.assignments) != wanted.count - len(topic.partitions):
-            raise InvalidRequest("assignments name the partitions to be added, each once")
+            raise InvalidRequest("replica assignments must list the new partitions, each once")
         _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
     await topics.add_partitions(caller, wanted.name, wanted.count, validate_only=validate_only)
 
@@ -138,7 +138,7 @@ async def _grow(connection: KafkaConnection, wanted: growth.CreatePartitionsTopi
 def elect_leaders(
     connection: KafkaConnection, request: election.ElectLeadersRequest, _version: int
 ) -> election.ElectLeadersResponse:
-    """Every partition has the only leader it can have."""
+    """Nothing to elect: every partition has only one replica, its leader."""
     results = []
     for topic in request.topic_partitions or ():
         found = []

@@ -1,7 +1,7 @@
 """Producer identities and transactions.
 
-Kafka's producers do not say that a transaction begins: it does when they reach for its first partition or group. They
-keep their epoch from one transaction to the next, unless they ask for another.
+Kafka's producers do not begin a transaction explicitly: it begins when they add its first partition or group. They keep
+their epoch from one transaction to the next, unless they request a new one.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _FENCED_AT_INIT_HAS_A_NAME_FROM = 4
 
 
 def _code(error: FlyMQError, *, names_fenced: bool) -> ErrorCode:
-    """Return what an error is called among transactions: some have names of their own there.
+    """Return the Kafka error code in transactional APIs, where some errors have other codes.
 
-    A producer whose transaction the broker has aborted is told that its id is not known any more. Kafka's clients then
-    abort and ask for a new epoch, while they take an epoch that is too old for a sign that somebody has taken over.
+    A producer whose transaction the broker has aborted gets INVALID_PRODUCER_ID_MAPPING. Kafka's clients then abort and
+    request a new epoch; a stale epoch would mean to them that another producer has fenced them.
     """
     if isinstance(error, (UnknownProducer, TransactionAborted)):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -75,7 +75,7 @@ async def init_producer_id(
     try:
         try:
             producer = await transactions.init(caller, name, request.transaction_timeout_ms, expected=expected)
-        except TransactionAborted:  # by the broker: nobody else has taken over, so the same producer may go on
+        except TransactionAborted:  # by the broker, not by another producer: this one may continue
             producer = await transactions.init(caller, name, request.transaction_timeout_ms)
     except FlyMQError as error:
         return InitProducerIdResponse(error_code=_code(error, names_fenced=version >= _FENCED_AT_INIT_HAS_A_NAME_FROM))
@@ -171,7 +171,7 @@ async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: 
     return EndTxnResponse()
 
 
-# --- from outside ---------------------------------------------------------------------------------------------------
+# --- administration -------------------------------------------------------------------------------------------------
 
 
 def list_transactions(

@@ -1,1 +1,1 @@
-"""FlyMQ's own protocol: one small file for each family of requests, one table of handlers."""
+"""The native gateway: one small file per family of requests, one table of handlers."""

@@ -1,6 +1,6 @@
-"""A connection that speaks FlyMQ's own protocol: frames in, handler called, answer out.
+"""A connection of the native protocol: frames in, handler called, responses out.
 
-Hot path: answers to all frames of one read leave in one write, and a request that need not wait takes no task.
+Hot path: the responses to all frames of one read are sent in one write, and a request that need not wait has no task.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 Pieces = list[Buffer | Slice]
 Answer = Message | Pieces | None
-"""A message, a frame in pieces that is ready to be sent, or nothing."""
+"""A message, an encoded frame in pieces, or nothing."""
 
 
 Handler = Callable[["NativeConnection", Any], "Answer | AnswerLater | Awaitable[Answer]"]
@@ -38,7 +38,7 @@ _BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
 
 
 class NativeConnection(Connection):
-    """One client that speaks the native protocol."""
+    """One connection of the native protocol."""
 
     protocol = "native"
 
@@ -52,7 +52,7 @@ class NativeConnection(Connection):
 
     @property
     def opcodes(self) -> list[int]:
-        """What can be asked for here."""
+        """The supported operations."""
         return sorted(self._handlers)
 
     # --- receive
@@ -71,15 +71,15 @@ class NativeConnection(Connection):
             self.send([encode_error(error)])
             is_lost = True
         self.send_gathered()
-        if is_lost:  # where the next frame begins is not known
+        if is_lost:  # the start of the next frame is unknown
             self.close_when_sent()
         self.hold(self._cutter.held_bytes)
 
     def eof_received(self) -> bool:
         if not self._cutter.is_between_frames:
-            logger.info("%s ended within a frame", self.caller.address)
+            logger.info("%s disconnected within a frame", self.caller.address)
         self.close_when_sent()
-        return True  # answers to what was asked before still leave
+        return True  # responses to earlier requests are still sent
 
     def connection_lost(self, exc: Exception | None) -> None:
         for push in list(self.pushes.values()):
@@ -94,14 +94,14 @@ class NativeConnection(Connection):
             request = decode_request(opcode, payload)
             handler = self._handlers.get(opcode)
             if handler is None:
-                raise UnknownOpcode(f"{Opcode(opcode).name} is not served by this broker")
+                raise UnknownOpcode(f"{Opcode(opcode).name} is not supported by this broker")
             if not self.is_logged_in and opcode not in _BEFORE_LOGIN:
                 raise Unauthenticated(f"{Opcode(opcode).name} before AUTHENTICATE")
             result = handler(self, request)
         except FlyMQError as error:
             self._reply_error(error, peek_id(payload))
             return
-        except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
+        except Exception:  # an internal error must not affect other clients; it is logged with its traceback
             logger.exception("opcode %#04x of %s failed", opcode, self.caller.address)
             self._reply_error(InternalError(), peek_id(payload))
             return

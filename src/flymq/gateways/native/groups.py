@@ -169,7 +169,7 @@ def delete_group(connection: NativeConnection, request: wire.DeleteGroup) -> Don
 
 
 def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets) -> wire.ResetOffsetsAnswer | AnswerLater:
-    """Move a group without members to positions, times or offsets."""
+    """Reset the offsets of a group without members to positions, timestamps or offsets."""
     groups = connection.service.groups
     groups.check_empty(connection.caller, request.group)
     parts = [_find_reset(connection, query) for query in request.partitions]

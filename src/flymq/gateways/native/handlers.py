@@ -1,4 +1,4 @@
-"""Which function serves which request. Adding an operation is one small function and one line here."""
+"""The table of handlers by opcode. Adding an operation is one small function and one line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries without asking: a push reads for the client as long as the client's credit lasts."""
+"""Push delivery: batches are read and sent while the client has credit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT_MS = 60_000
 
 
 class Push:
-    """Partitions that are pushed to one client. There is never more than one fetch in progress."""
+    """Partitions that are pushed to one client. At most one fetch is in progress."""
 
     def __init__(self, connection: NativeConnection, request: wire.StartPush) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class Push:
             self._waiting.cancel()
 
     def schedule(self) -> None:
-        """Go on in the next turn of the loop, so that other connections have theirs."""
+        """Continue in the next loop iteration, so that other connections are served."""
         if not self._is_scheduled and self._waiting is None and not self._is_stopped:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -71,7 +71,7 @@ class Push:
             if read.error is not None:
                 del self._reader.positions[read.name]
             elif read.slice is not None:
-                # The batches' headers say where the next read begins, so they pass through memory here.
+                # The headers of the batches are needed for the next offset, so they are read into memory.
                 data = read.slice.read()
                 following = end_offset(data)
                 assert following is not None, "a slice holds whole batches"
@@ -88,9 +88,9 @@ class Push:
 
 def start_push(connection: NativeConnection, request: wire.StartPush) -> Done:
     if request.subscription in connection.pushes:
-        raise InvalidRequest(f"subscription {request.subscription} exists on this connection")
+        raise InvalidRequest(f"push {request.subscription} already exists on this connection")
     if len(connection.pushes) >= PUSHES_MAX:
-        raise InvalidRequest(f"a connection has at most {PUSHES_MAX} subscriptions")
+        raise InvalidRequest(f"a connection can have at most {PUSHES_MAX} pushes")
     for part in request.partitions:
         connection.service.records.check_readable(connection.caller, TopicPartition(part.topic, part.partition))
     push = connection.pushes[request.subscription] = Push(connection, request)
@@ -100,13 +100,13 @@ def start_push(connection: NativeConnection, request: wire.StartPush) -> Done:
 
 def credit(connection: NativeConnection, request: wire.Credit) -> None:
     push = connection.pushes.get(request.subscription)
-    if push is not None:  # a credit may cross the end of its subscription on the way
+    if push is not None:  # credit may arrive after the push was stopped
         push.add_credit(request.credit_bytes)
 
 
 def stop_push(connection: NativeConnection, request: wire.StopPush) -> Done:
     push = connection.pushes.get(request.subscription)
     if push is None:
-        raise InvalidRequest(f"there is no subscription {request.subscription} on this connection")
+        raise InvalidRequest(f"there is no push {request.subscription} on this connection")
     push.stop()
     return Done()

@@ -1,4 +1,4 @@
-"""Writing and reading records."""
+"""Produce and fetch records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flymq.wire.native.messages.fields import Failure
 
 
 def produce(connection: NativeConnection, request: wire.Produce) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
-    """One record: the broker makes the batch and chooses the partition."""
+    """Produce one record: the broker encodes the batch and chooses the partition."""
     if connection.service.records.is_missing(request.topic):
         return _create_and_publish(connection, _keep_record(request))
     if request.acks is not Acks.NONE:
@@ -47,7 +47,7 @@ async def _create_and_publish(connection: NativeConnection, request: wire.Produc
 
 
 def _publish_unanswered(connection: NativeConnection, request: wire.Produce) -> None:
-    """Write a record whose sender wants no answer, not even that it failed."""
+    """Produce a record with acks none: no response, not even for an error."""
     try:
         _publish(connection, request)
     except FlyMQError as error:
@@ -71,7 +71,7 @@ def _publish(connection: NativeConnection, request: wire.Produce) -> wire.Produc
 
 
 def _keep_record(request: wire.Produce) -> wire.Produce:
-    """Copy the record: the frame it lies in is gone once the handler waits."""
+    """Copy the record: its frame is only valid until the handler waits."""
     request.key = None if request.key is None else bytes(request.key)
     request.value = None if request.value is None else bytes(request.value)
     request.headers = [(name, None if value is None else bytes(value)) for name, value in request.headers]
@@ -81,7 +81,7 @@ def _keep_record(request: wire.Produce) -> wire.Produce:
 def produce_batch(
     connection: NativeConnection, request: wire.ProduceBatch
 ) -> Answer | AnswerLater | Coroutine[Any, Any, Answer]:
-    """Ready-made batches for several partitions; each succeeds or fails on its own."""
+    """Produce encoded batches for several partitions; each succeeds or fails on its own."""
     is_missing = connection.service.records.is_missing
     for part in request.partitions:
         if is_missing(part.topic):
@@ -93,7 +93,7 @@ def produce_batch(
 
 
 def _keep_batches(request: wire.ProduceBatch) -> wire.ProduceBatch:
-    """Copy the batches: the frame they lie in is gone once the handler waits."""
+    """Copy the batches: their frame is only valid until the handler waits."""
     for part in request.partitions:
         part.batches = bytes(part.batches)
     return request
@@ -142,7 +142,7 @@ def _appended(asked: wire.PartitionBatches, part: PartProduced) -> wire.Partitio
 
 
 def consume(connection: NativeConnection, request: wire.Consume) -> wire.ConsumeAnswer:
-    """The record at one offset."""
+    """Return the record at one offset."""
     name = TopicPartition(request.topic, request.partition)
     record = connection.service.records.read_one(connection.caller, name, request.offset, request.isolation)
     return wire.ConsumeAnswer(
@@ -157,7 +157,7 @@ def consume(connection: NativeConnection, request: wire.Consume) -> wire.Consume
 
 
 def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerLater:
-    """Batches of several partitions, now or when enough has come."""
+    """Return batches of several partitions, now or when enough is available."""
     query = FetchQuery(
         [
             FetchFrom(TopicPartition(part.topic, part.partition), part.offset, part.max_bytes)
@@ -175,7 +175,7 @@ def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerL
 
 
 def _fetch_frame(connection: NativeConnection, request_id: int, fetched: Fetched) -> Pieces:
-    """Return the answer in pieces, slices of the logs between them."""
+    """Return the response in pieces, with slices of the logs between them."""
     reads = fetched.reads
     if fetched.throttle_ms:
         connection.throttle(fetched.throttle_ms)
@@ -196,7 +196,7 @@ def fetched_partition(read: PartitionRead) -> wire.FetchedPartition:
 
 
 def interleave(heads: Sequence[bytes], reads: Sequence[PartitionRead]) -> Pieces:
-    """Put each slice behind its head."""
+    """Insert each slice after its piece."""
     pieces: Pieces = []
     for at, head in enumerate(heads):
         pieces.append(head)
@@ -209,7 +209,7 @@ def interleave(heads: Sequence[bytes], reads: Sequence[PartitionRead]) -> Pieces
 
 
 def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wire.ListOffsetsAnswer:
-    """Offsets by position or by time."""
+    """List offsets by position or by timestamp."""
     found = []
     for query in request.partitions:
         name = TopicPartition(query.topic, query.partition)

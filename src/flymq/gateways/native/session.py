@@ -1,4 +1,4 @@
-"""The connection itself: greeting, login, ping."""
+"""The connection itself: handshake, authentication, ping."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def authenticate(connection: NativeConnection, request: wire.Authenticate)
     login = connection.service.access.begin(request.mechanism, connection.caller.address)
     step = await login.step(plain_message(request.username, request.password))
     if step.principal is None:
-        raise AuthenticationFailed(f"the mechanism {request.mechanism!r} needs more than a name and a password")
+        raise AuthenticationFailed(f"the mechanism {request.mechanism!r} requires more than a name and a password")
     connection.caller.principal = step.principal
     connection.is_logged_in = True
     return wire.AuthenticateAnswer(principal=step.principal)

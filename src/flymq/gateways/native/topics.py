@@ -1,4 +1,4 @@
-"""Topics and the brokers that hold them."""
+"""Topics and cluster metadata."""
 
 from __future__ import annotations
 

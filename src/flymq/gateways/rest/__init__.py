@@ -1,1 +1,1 @@
-"""HTTP: administration and records for whatever speaks JSON, and what monitoring asks for."""
+"""The REST gateway: administration and records in JSON, health and metrics."""

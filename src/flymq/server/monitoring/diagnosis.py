@@ -18,15 +18,15 @@ from flymq.server.monitoring.metrics import Measured
 INTERVAL_S = 5.0
 SAMPLES = 12  # a minute
 
-_BUSY_SHARE = 0.85
+_BUSY_RATIO = 0.85
 _LAG_S = 0.05
-_FSYNC_SHARE = 0.7
+_FSYNC_RATIO = 0.7
 _FSYNC_S = 0.1
 _CONSUMER_LAG_S = 30.0
-_HOT_SHARE = 0.7
+_HOT_RATIO = 0.7
 _HOT_RECORDS_PER_S = 1_000
-_BUFFER_SHARE = 0.8
-_DISK_FREE_SHARE = 0.1
+_BUFFER_RATIO = 0.8
+_DISK_FREE_RATIO = 0.1
 
 
 @dataclass(slots=True)
@@ -51,8 +51,8 @@ class Sample:
     fsync_count: int = 0
     end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     groups: dict[str, GroupSample] = field(default_factory=dict)
-    buffer_share: float = 0.0
-    disk_free_share: float = 1.0
+    buffer_ratio: float = 0.0
+    disk_free_ratio: float = 1.0
 
 
 class Samples:
@@ -84,8 +84,8 @@ async def take_sample(measured: Measured) -> Sample:
         lag_count=measured.loop_lag.count,
         fsync_sum_s=measured.fsync.sum_s,
         fsync_count=measured.fsync.count,
-        buffer_share=measured.shared.budget.used_share,
-        disk_free_share=space.free_bytes / space.size_bytes if space.size_bytes else 1.0,
+        buffer_ratio=measured.shared.budget.used_ratio,
+        disk_free_ratio=space.free_bytes / space.size_bytes if space.size_bytes else 1.0,
     )
     for topic in broker.image:
         if not topic.is_internal:
@@ -122,7 +122,7 @@ def _event_loop(now: Sample, before: Sample) -> list[Limitation]:
     busy = (now.loop_cpu_s - before.loop_cpu_s) / elapsed_s
     looks = now.lag_count - before.lag_count
     late_s = (now.lag_sum_s - before.lag_sum_s) / looks if looks else 0.0
-    if busy >= _BUSY_SHARE:
+    if busy >= _BUSY_RATIO:
         text = f"the event loop is busy {busy:.0%} of the time, and a broker uses one core"
         advice = (
             "Configure larger batches in the producers (linger_ms, batch_bytes), or spread topics over more brokers."
@@ -139,27 +139,27 @@ def _disk(now: Sample, before: Sample) -> list[Limitation]:
     found = []
     elapsed_s, rounds = now.at_s - before.at_s, now.fsync_count - before.fsync_count
     spent_s = now.fsync_sum_s - before.fsync_sum_s
-    share = spent_s / elapsed_s if elapsed_s >= 1 else 0.0
+    ratio = spent_s / elapsed_s if elapsed_s >= 1 else 0.0
     mean_s = spent_s / rounds if rounds else 0.0
-    if share >= _FSYNC_SHARE or mean_s >= _FSYNC_S:
-        text = f"fsync takes {mean_s * 1000:.1f} ms and runs {min(share, 1):.0%} of the time"
+    if ratio >= _FSYNC_RATIO or mean_s >= _FSYNC_S:
+        text = f"fsync takes {mean_s * 1000:.1f} ms and runs {min(ratio, 1):.0%} of the time"
         advice = "Use a faster disk, larger batches, or acks=leader where a machine crash may lose the last records."
         found.append(Limitation("disk", "high", text, advice, round(mean_s, 4)))
-    if now.disk_free_share < _DISK_FREE_SHARE:
-        text = f"{now.disk_free_share:.0%} of the disk is free"
+    if now.disk_free_ratio < _DISK_FREE_RATIO:
+        text = f"{now.disk_free_ratio:.0%} of the disk is free"
         advice = (
             "Lower retention.ms or retention.bytes of large topics, or free disk space: writes to a full disk fail."
         )
-        found.append(Limitation("disk_space", "high", text, advice, round(now.disk_free_share, 3)))
+        found.append(Limitation("disk_space", "high", text, advice, round(now.disk_free_ratio, 3)))
     return found
 
 
 def _memory(now: Sample) -> list[Limitation]:
-    if now.buffer_share < _BUFFER_SHARE:
+    if now.buffer_ratio < _BUFFER_RATIO:
         return []
-    text = f"requests in flight and unsent responses use {now.buffer_share:.0%} of limits.buffer_bytes_max"
+    text = f"requests in flight and unsent responses use {now.buffer_ratio:.0%} of limits.buffer_bytes_max"
     advice = "Clients read slowly or send large requests: raise limits.buffer_bytes_max, or lower their fetch sizes."
-    return [Limitation("buffers", "high", text, advice, round(now.buffer_share, 3))]
+    return [Limitation("buffers", "high", text, advice, round(now.buffer_ratio, 3))]
 
 
 def _hot_partitions(now: Sample, before: Sample) -> list[Limitation]:
@@ -174,7 +174,7 @@ def _hot_partitions(now: Sample, before: Sample) -> list[Limitation]:
     for topic, counts in by_topic.items():
         total = sum(came for came, _ in counts)
         most, hottest = max(counts)
-        if len(counts) < 2 or total < _HOT_RECORDS_PER_S * elapsed_s or most < _HOT_SHARE * total:
+        if len(counts) < 2 or total < _HOT_RECORDS_PER_S * elapsed_s or most < _HOT_RATIO * total:
             continue
         text = f"{hottest} receives {most / total:.0%} of the records of {topic}, which has {len(counts)} partitions"
         advice = "Most records have the same key or an explicit partition: use keys that spread better, or no key."

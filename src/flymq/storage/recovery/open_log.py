@@ -45,7 +45,7 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
         recovered = Checkpoint(checkpoint.start_offset, segments[-1].base_offset, segments[-1].size)
         with suppress(DiskFull):  # a log must open for retention to make room; then the next scan is as long as this
             if not epochs_saved:  # before the checkpoint: the next scan will not see these headers again
-                replace_file(disk, directory / EPOCHS_NAME, encode_note(epochs.entries))
+                replace_file(disk, directory / EPOCHS_NAME, encode_note(epochs.starts))
                 epochs_saved = True
             write_checkpoint(disk, directory, recovered)
             checkpoint = recovered
@@ -160,7 +160,7 @@ def _restore_epochs(
         epochs.observe(run)
     epochs.cut_end(segments[-1].next_offset + 1)
     epochs.cut_start(segments[0].base_offset)
-    return epochs, epochs.entries == (saved or [])
+    return epochs, epochs.starts == (saved or [])
 
 
 def _check_follows(before: Segment, segment: Segment, compacted: Compacted, report: RecoveryReport) -> None:

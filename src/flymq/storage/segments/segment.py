@@ -193,7 +193,7 @@ class Segment:
         assert headers[0].base_offset >= self.next_offset, f"{headers[0].base_offset} comes before {self.next_offset}"
         start = self.size
         try:
-            self.file.append(pieces)
+            (self._file or self.file).append(pieces)
         except StorageError:
             with suppress(StorageError):  # a partial write; if this fails, opening cuts it off
                 self.file.truncate(start)

@@ -1,1 +1,1 @@
-"""HTTP/1.1 without I/O: requests out of bytes, responses into them."""
+"""HTTP/1.1 without I/O: parse requests, encode responses."""

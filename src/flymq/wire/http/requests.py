@@ -1,4 +1,4 @@
-"""Requests out of the bytes of a connection that speaks HTTP/1.1 (RFC 9112). No I/O here: bytes in, events out.
+"""Parse HTTP/1.1 requests (RFC 9112). No I/O here: bytes in, events out.
 
     POST /topics HTTP/1.1\\r\\n     ┐
     Host: localhost\\r\\n           │ RequestHead
@@ -6,13 +6,12 @@
     {}                            bytes, in any number of pieces
                                   END
 
-llhttp, the C parser of Node.js, reads the syntax and is strict about it: line ends, folded lines, names and values of
-headers, Content-Length, chunks. What it leaves to others is checked here: how large a head may be, Host, the target,
-codings that nobody would undo.
+llhttp, the C parser of Node.js, parses the syntax strictly: line ends, folded lines, names and values of headers,
+Content-Length, chunks. The rest is checked here: the size of the head, Host, the target, unsupported transfer codings.
 
-llhttp cannot be stopped between two requests. So it is given no more than up to the end of one: as many bytes as
-Content-Length says, or else up to the next empty line. The head ends with one, a chunked body too; an empty line within
-a chunk only makes one more piece. Pipelined requests stay bytes until somebody asks for them.
+llhttp cannot be paused between two requests. So it gets bytes only up to the end of one: as many as Content-Length
+says, or else up to the next empty line. The head ends with one, and a chunked body too; an empty line within a chunk
+only makes one more piece. Pipelined requests are buffered until they are requested.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from flymq.model.errors import FlyMQError, MalformedHttp, RequestHeadTooLarge
 
 HEAD_BYTES_MAX = 64 << 10
-"""Request line and headers together; also what may lie between two bytes of a chunked body."""
+"""Request line and headers together; also the limit of framing between two bytes of a chunked body."""
 
 HEADERS_MAX = 100
-_CHUNKED_BYTES_AT_ONCE = 64 << 10  # of which each four may be an empty line: about 10 ms
+_CHUNKED_BYTES_AT_ONCE = 64 << 10  # each four bytes may be an empty line: about 10 ms
 
-_COPIED_BYTES_MAX = 4096  # up to here a copy costs less than a view
+_COPIED_BYTES_MAX = 4096  # up to this size a copy is cheaper than a view
 
 _EMPTY_LINE = b"\r\n\r\n"
 _LOOKED_AT = frozenset((b"host", b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
@@ -40,21 +39,21 @@ _VERSIONS = frozenset(("1.0", "1.1"))
 
 @dataclass(slots=True)
 class RequestHead:
-    """All of a request but its body."""
+    """A request without its body."""
 
     method: str
     path: bytes
-    """As it came, percent-encoded. `*` where OPTIONS asks about the server as a whole."""
+    """As received, percent-encoded. `*` for OPTIONS of the whole server."""
     query: bytes
     version: str
     headers: list[tuple[bytes, bytes]]
-    """Their names in lower case."""
+    """Names are lower-case."""
     keeps_alive: bool
-    """Whether another request may follow on this connection."""
+    """Whether the connection is kept alive after this request."""
     expects_continue: bool
     """Whether the client waits for `100 Continue` before it sends the body."""
     upgrade: bytes
-    """The protocol that the client would rather speak, in lower case; empty if none."""
+    """The protocol that the client requests by Upgrade, in lower case; empty if none."""
 
 
 class End(Enum):
@@ -67,7 +66,7 @@ Event = RequestHead | bytes | End
 
 
 class RequestReader:
-    """The receiving half of one connection. After an error, or the last request, it reads nothing more."""
+    """The receiving half of one connection. After an error, or the last request, it parses nothing more."""
 
     __slots__ = (
         "_at",
@@ -92,34 +91,34 @@ class RequestReader:
     def __init__(self) -> None:
         self._parser = HttpRequestParser(self)
         self._data = b""
-        self._at = 0  # up to where the data is read
-        self._tail = b""  # the last bytes read, which an empty line may begin with
+        self._at = 0  # position up to which the data is parsed
+        self._tail = b""  # the last parsed bytes, which may be the start of an empty line
         self._events: list[Event] = []
-        self._chunked_bytes = 0  # read at once
+        self._chunked_bytes = 0  # parsed per call
         self._error: FlyMQError | None = None
-        self._is_last = False  # nothing is read after this request
+        self._is_last = False  # nothing is parsed after this request
         self._begin()
 
     def _begin(self) -> None:
-        """Be ready for the next request."""
+        """Reset the state for the next request."""
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._found: dict[bytes, bytes] = {}
         self._head_bytes = 0
         self._framing_bytes = 0  # of a chunked body, since the last byte of content
-        self._body_left = 0  # as Content-Length says
+        self._body_left = 0  # of the body, by Content-Length
         self._is_in_head = True
         self._is_complete = False
         self._is_upgrade = False
 
     @property
     def held_bytes(self) -> int:
-        """Bytes received but not read."""
+        """Bytes received but not parsed."""
         return len(self._data) - self._at
 
     @property
     def is_within_request(self) -> bool:
-        """Whether a request has begun to arrive, and has not ended."""
+        """Whether a request is incomplete."""
         return not self._is_complete and (self._head_bytes > 0 or not self._is_in_head)
 
     def receive(self, data: bytes) -> None:
@@ -127,14 +126,14 @@ class RequestReader:
         self._at = 0
 
     def take_rest(self) -> bytes:
-        """Return what is not read, and forget it."""
+        """Return the bytes that are not parsed, and clear the buffer."""
         rest, self._data, self._at = self._data[self._at :], b"", 0
         return rest
 
     def read(self) -> list[Event]:
         """Return the next events, of one request at most; none while more bytes are needed.
 
-        Raise MalformedHttp or RequestHeadTooLarge once everything in front of the broken place has been returned.
+        Raise MalformedHttp or RequestHeadTooLarge once everything before the error has been returned.
         """
         if self._is_complete:
             if self._is_last:
@@ -157,7 +156,7 @@ class RequestReader:
         return events
 
     def close(self) -> None:
-        """Let go of the parser, which holds on to this object."""
+        """Drop the parser, which has a reference to this object."""
         del self._parser
 
     def _read_head(self) -> None:
@@ -165,7 +164,7 @@ class RequestReader:
         self._feed(min(self._after_empty_line(), start + HEAD_BYTES_MAX - self._head_bytes))
         self._head_bytes += self._at - start
         if self._is_in_head and self._head_bytes >= HEAD_BYTES_MAX:
-            self._refuse(RequestHeadTooLarge(f"request line and headers have at most {HEAD_BYTES_MAX} bytes"))
+            self._refuse(RequestHeadTooLarge(f"request line and headers exceed the limit of {HEAD_BYTES_MAX} bytes"))
 
     def _read_counted(self) -> None:
         start = self._at
@@ -175,14 +174,14 @@ class RequestReader:
     def _read_chunked(self) -> None:
         start = self._at
         end = self._after_empty_line()
-        self._framing_bytes += end - start  # until content is met
+        self._framing_bytes += end - start  # until the next content
         self._feed(end)
         self._chunked_bytes += end - start
         if self._framing_bytes > HEAD_BYTES_MAX:
-            self._refuse(MalformedHttp("a chunked body has too much between its chunks"))
+            self._refuse(MalformedHttp("a chunked body has too much framing between its chunks"))
 
     def _after_empty_line(self) -> int:
-        """Return where the bytes up to the next empty line end; it may have begun in those read before."""
+        """Return the position after the next empty line, which may have begun in bytes parsed before."""
         data, at, tail = self._data, self._at, self._tail
         if tail:
             found = (tail + data[at : at + 3]).find(_EMPTY_LINE)
@@ -197,7 +196,7 @@ class RequestReader:
         return len(data)
 
     def _feed(self, end: int) -> None:
-        """Give the parser what comes next, up to `end`."""
+        """Parse the bytes up to `end`."""
         data, start = self._data, self._at
         self._at = end
         try:
@@ -205,18 +204,18 @@ class RequestReader:
         except HttpParserUpgrade:
             self._go_on_without_upgrade()
         except HttpParserError as error:
-            self._refuse(MalformedHttp(f"this is no HTTP/1.1: {error}"))
+            self._refuse(MalformedHttp(f"invalid HTTP/1.1: {error}"))
 
     def _refuse(self, error: FlyMQError) -> None:
-        """Read nothing more. What is wrong first counts."""
+        """Parse nothing more. The first error is kept."""
         self._error = self._error or error
 
     def _go_on_without_upgrade(self) -> None:
-        """Read the body of a request to upgrade like any other.
+        """Parse the body of an upgrade request like any other.
 
-        llhttp takes what follows the head for the other protocol, a body too. Nobody has to agree to an upgrade, and a
-        body that is taken for the next request would be a way to smuggle one in. So another parser is told where the
-        body ends.
+        llhttp treats everything after the head as the new protocol, including a body. But the upgrade may be ignored,
+        and a body that is parsed as the next request would allow request smuggling. So another parser gets the framing
+        of the body.
         """
         if self._error is not None:
             return
@@ -226,23 +225,23 @@ class RequestReader:
         self._parser = HttpRequestParser(self)
         self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
 
-    # --- what llhttp tells
+    # --- callbacks of llhttp
 
     def on_url(self, url: bytes) -> None:
-        assert not self._is_complete, "the parser was given bytes of the next request"
+        assert not self._is_complete, "the parser got bytes of the next request"
         if self._is_in_head:
             self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
-            return  # behind a chunked body: nobody asked for it, and it is no part of the head
+            return  # a trailer after a chunked body: ignored
         if len(self._headers) >= HEADERS_MAX:
-            self._refuse(RequestHeadTooLarge(f"a request has at most {HEADERS_MAX} headers"))
+            self._refuse(RequestHeadTooLarge(f"a request can have at most {HEADERS_MAX} headers"))
             return
         name, value = name.lower(), value.rstrip(b" \t")
         if name in _LOOKED_AT:
             if name in self._found and name in _ONCE_AT_MOST:
-                self._refuse(MalformedHttp(f"{name.decode()} is given twice"))
+                self._refuse(MalformedHttp(f"the header {name.decode()} is set twice"))
             self._found[name] = value
         self._headers.append((name, value))
 
@@ -271,23 +270,23 @@ class RequestReader:
             self._is_complete = True
             self._events.append(END)
 
-    # --- what it leaves to others
+    # --- further checks
 
     def _parse_head(self) -> RequestHead:
         parser, found = self._parser, self._found
         method = parser.get_method().decode()
         version = parser.get_http_version()
         if version not in _VERSIONS:
-            raise MalformedHttp(f"HTTP/{version} is not spoken here; HTTP/1.1 is")
+            raise MalformedHttp(f"HTTP/{version} is not supported; use HTTP/1.1")
         coding = found.get(b"transfer-encoding")
         if coding is not None and (coding.lower() != b"chunked" or version == "1.0"):
-            raise MalformedHttp("the only Transfer-Encoding is chunked, in HTTP/1.1")
+            raise MalformedHttp("the only supported Transfer-Encoding is chunked, in HTTP/1.1")
         if self._url.startswith(b"/") and b"#" not in self._url and method != "CONNECT":
             path, _, query = self._url.partition(b"?")
         else:
             path, query = self._parse_target(method)
         if b"host" not in found and version == "1.1":
-            raise MalformedHttp("there is no Host header")
+            raise MalformedHttp("the Host header is missing")
         self._is_upgrade = parser.should_upgrade()
         expects_continue = b"expect" in found and found[b"expect"].lower() == b"100-continue" and version == "1.1"
         upgrade = found[b"upgrade"].lower() if self._is_upgrade else b""
@@ -295,12 +294,12 @@ class RequestReader:
         return RequestHead(method, path, query, version, self._headers, keeps_alive, expects_continue, upgrade)
 
     def _parse_target(self, method: str) -> tuple[bytes, bytes]:
-        """Return path and query of a target that is more than a path (RFC 9112, 3.2)."""
+        """Return path and query of a target that is not a plain path (RFC 9112, 3.2)."""
         target = self._url
         if method == "CONNECT":
-            raise MalformedHttp("this is no proxy")
+            raise MalformedHttp("CONNECT is not supported: this is not a proxy")
         if b"#" in target:
-            raise MalformedHttp("a target has no fragment")
+            raise MalformedHttp("a target must not have a fragment")
         if target == b"*" and method == "OPTIONS":
             return target, b""
         scheme, _, rest = target.partition(b"://")
@@ -308,6 +307,6 @@ class RequestReader:
         authority, slash, path = before_query.partition(b"/")
         if scheme.lower() not in (b"http", b"https") or not authority or b"@" in authority:
             raise MalformedHttp("the target is neither a path nor a URL")
-        # Such a target says better than the header which host is meant.
+        # The host of the target overrides the Host header.
         self._headers = [(b"host", authority), *(header for header in self._headers if header[0] != b"host")]
         return slash + path or b"/", query

@@ -1,9 +1,9 @@
-"""Responses as bytes, as the client that asked can read them (RFC 9112). No I/O here. What frames the body:
+"""Encode HTTP/1.1 responses (RFC 9112). No I/O here. The framing of the body:
 
 Content-Length given     as it is
 none, HTTP/1.1           chunked
-none, HTTP/1.0           up to the end of the connection
-HEAD, 204, 304           no body, whatever the application gives
+none, HTTP/1.0           until the connection is closed
+HEAD, 204, 304           no body, whatever the application sends
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _WITHOUT_BODY = frozenset((204, 304))
 
 
 class ResponseEncoder:
-    """One response: `start` and then `body`, once or more often."""
+    """One response: `start` once and then `body`, once or more."""
 
     __slots__ = ("_has_body", "_is_chunked", "_is_http_1_0", "_left", "keeps_alive")
 
     def __init__(self, method: str, version: str, keeps_alive: bool) -> None:
-        """Answer a request of this method in this version of HTTP."""
+        """The response to a request of this method and HTTP version."""
         self._has_body = method != "HEAD"
         self._is_http_1_0 = version == "1.0"
         self._is_chunked = False
         self._left: int | None = None
         self.keeps_alive = keeps_alive
-        """Whether the connection goes on after this response. What is changed before `start` is told to the client."""
+        """Whether the connection is kept alive. Can be changed before `start`, which sends it to the client."""
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-        """Return the head. How the body is framed, and whether the connection goes on, is decided here."""
+        """Return the head. Decides the framing of the body, and whether the connection is kept alive."""
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
         for name, value in headers:
             name = name.lower()
@@ -64,11 +64,11 @@ class ResponseEncoder:
         head = b"\r\n".join(lines)
         line_ends = len(lines) - 1
         if head.count(b"\r") != line_ends or head.count(b"\n") != line_ends or b"\0" in head:
-            raise ValueError("a header of the response has a line break in it")
+            raise ValueError("a header of the response contains a line break")
         return head
 
     def body(self, data: Buffer, *, is_last: bool) -> list[Buffer]:
-        """Return a piece of the body as it is sent."""
+        """Return an encoded piece of the body."""
         if not self._has_body:
             return []
         if self._is_chunked:
@@ -79,5 +79,5 @@ class ResponseEncoder:
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0 or (is_last and self._left):
-                raise ValueError("the body of the response is not as long as its Content-Length says")
+                raise ValueError("the body of the response does not match its Content-Length")
         return [data]

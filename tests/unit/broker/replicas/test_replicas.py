@@ -241,7 +241,7 @@ def test_a_topic_whose_log_cannot_be_opened_was_not_created_and_can_be_created_a
         with pytest.raises(StorageError):
             await node.admin.create("orders", partitions=2)
         assert "orders" not in node.image and files_of(world, "orders") == []
-        assert [entry.key for entry in (await world.store.range("t/orders")).entries] == []
+        assert [each.key for each in (await world.store.range("t/orders")).key_values] == []
         assert await world.catalog.gone() == {}
         await node.admin.create("orders", partitions=2)
         assert world.partition("orders", 1).append(a_batch(), Acks.LEADER).base_offset == 0

@@ -36,11 +36,11 @@ def test_a_disk_that_takes_long_for_few_syncs_is_the_limit_too() -> None:
 
 
 def test_a_disk_that_fills_up_is_named() -> None:
-    assert names(replace(NOW, disk_free_share=0.05)) == ["disk_space"]
+    assert names(replace(NOW, disk_free_ratio=0.05)) == ["disk_space"]
 
 
 def test_buffers_that_fill_up_are_named() -> None:
-    assert names(replace(NOW, buffer_share=0.9)) == ["buffers"]
+    assert names(replace(NOW, buffer_ratio=0.9)) == ["buffers"]
 
 
 def offsets(*counts: int) -> dict[TopicPartition, int]:

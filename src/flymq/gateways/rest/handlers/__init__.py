@@ -1,1 +1,1 @@
-"""One file for each family of operations: an HTTP request becomes a call of the service, and its result JSON."""
+"""One file per family of operations: an HTTP request becomes a call of the service, its result JSON."""

@@ -1,4 +1,4 @@
-"""The cluster, its brokers and the transactions they run."""
+"""The cluster, its brokers and transactions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def describe_broker(call: Call) -> shapes.BrokerDescription:
     for broker in _brokers(call):
         if broker.id == call.path["broker"]:
             return broker
-    raise NoSuchResource(f"there is no broker {call.path['broker']}", hint="GET /api/v1/brokers lists them.")
+    raise NoSuchResource(f"there is no broker {call.path['broker']}", hint="List the brokers with GET /api/v1/brokers.")
 
 
 def _brokers(call: Call) -> list[shapes.BrokerDescription]:
@@ -66,7 +66,7 @@ async def describe_transaction(call: Call) -> shapes.TransactionDescription:
 
 
 async def abort_transaction(call: Call) -> shapes.TransactionDescription:
-    """Abort the open transaction of a transactional id whose producer does not end it."""
+    """Abort the open transaction of a transactional id."""
     name, transactions = call.path["transaction"], call.service.transactions
     await transactions.abort(call.caller, name)
     return _describe(name, transactions.get(call.caller, name))

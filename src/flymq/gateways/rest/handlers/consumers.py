@@ -1,7 +1,7 @@
 """Members of consumer groups that poll over HTTP: create one, poll, commit, delete it.
 
-The member itself lives in the broker (broker/service/members.py): it keeps the position between two polls and joins
-again when the group rebalances. Every request of the client counts as its heartbeat.
+The member itself runs in the broker (broker/service/members.py): it keeps the position between two polls and rejoins
+when the group rebalances. Every request of the client is its heartbeat.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLL_BYTES = 1 << 20
 
 
 async def create_consumer(call: Call) -> Response:
-    """Join a group as a consumer that polls over HTTP."""
+    """Create a consumer that polls over HTTP, as a member of a group."""
     body: shapes.NewConsumer = call.body
     for topic in body.topics:
         await call.service.topics.get_or_create(call.caller, topic)
@@ -40,12 +40,12 @@ async def create_consumer(call: Call) -> Response:
 
 
 async def describe_consumer(call: Call) -> shapes.ConsumerDescription:
-    """Describe a consumer over HTTP: the partitions it is assigned."""
+    """Describe a consumer and its assigned partitions."""
     return _describe(_find(call))
 
 
 async def poll(call: Call) -> shapes.Polled:
-    """Read the next records of a consumer. Nothing is committed by it."""
+    """Poll the next records. Commits nothing."""
     query: shapes.PollQuery = call.query
     member = _find(call)
     member.isolation = ISOLATIONS[query.isolation]
@@ -62,7 +62,7 @@ async def poll(call: Call) -> shapes.Polled:
 
 
 async def commit(call: Call) -> shapes.OffsetResults:
-    """Commit offsets for a consumer's group: those given, or all that was polled."""
+    """Commit the given offsets, or those of all polled records."""
     body: shapes.OffsetsToCommit = call.body
     member = _find(call)
     if body.offsets:
@@ -83,7 +83,7 @@ async def commit(call: Call) -> shapes.OffsetResults:
 
 
 async def delete_consumer(call: Call) -> None:
-    """Leave the group."""
+    """Delete a consumer, which leaves its group."""
     _find(call).leave()
 
 

@@ -25,7 +25,7 @@ async def list_groups(call: Call) -> shapes.GroupPage:
 
 
 async def describe_group(call: Call) -> shapes.GroupDescription:
-    """Describe a group: its members, and how far each partition is behind."""
+    """Describe a group: its members, and the lag of each partition."""
     group = call.service.groups.describe(call.caller, call.path["group"])
     positions = [_position(position) for position in group.positions]
     return shapes.GroupDescription(
@@ -64,7 +64,7 @@ def to_names(partitions: Iterable[TopicPartition]) -> list[PartitionName]:
 
 
 async def delete_group(call: Call) -> None:
-    """Delete a group without members, and its offsets."""
+    """Delete a group without members and its committed offsets."""
     await wait_safe(call.service.groups.delete(call.caller, call.path["group"]))
 
 
@@ -72,7 +72,7 @@ async def delete_group(call: Call) -> None:
 
 
 async def reset_group(call: Call) -> shapes.OffsetResults:
-    """Move a group without members to a position, a time or offsets."""
+    """Reset the offsets of a group without members to a position, a timestamp or offsets."""
     body: shapes.GroupReset = call.body
     group, groups = call.path["group"], call.service.groups
     groups.check_empty(call.caller, group)
@@ -96,13 +96,13 @@ async def reset_group(call: Call) -> shapes.OffsetResults:
 
 
 def _partitions(call: Call, body: shapes.GroupReset) -> list[TopicPartition]:
-    """Return the partitions of the named topics; of all that the group has offsets for if none is named."""
+    """Return the partitions of the given topics; without any, all for which the group has offsets."""
     if body.position is None and body.timestamp is None:
         if not body.offsets:
-            raise InvalidRequest("nothing says where to move the group", hint="Give position, timestamp or offsets.")
+            raise InvalidRequest("the new offsets are missing", hint="Set position, timestamp or offsets.")
         return []
     if body.position is not None and body.timestamp is not None:
-        raise InvalidRequest("give one of position and timestamp", hint="Leave the other out.")
+        raise InvalidRequest("position and timestamp are mutually exclusive", hint="Omit one of them.")
     if body.topics:
         topics = [call.service.topics.get(call.caller, name) for name in dict.fromkeys(body.topics)]
         return [TopicPartition(topic.name, number) for topic in topics for number in range(len(topic.partitions))]
@@ -112,7 +112,7 @@ def _partitions(call: Call, body: shapes.GroupReset) -> list[TopicPartition]:
 
 def _find(call: Call, name: TopicPartition, body: shapes.GroupReset) -> OffsetResult:
     at = POSITIONS[body.position] if body.position is not None else body.timestamp
-    assert at is not None, "one of both is given"
+    assert at is not None, "position or timestamp is set"
     offset, _ = call.service.groups.find_reset(call.caller, name, at)
     return OffsetResult(*name, offset)
 

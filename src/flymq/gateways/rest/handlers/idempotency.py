@@ -1,8 +1,8 @@
-"""Requests that may be repeated: nothing is written twice under one Idempotency-Key, and the answer is the same.
+"""Idempotent requests: nothing is written twice with one Idempotency-Key, and a retry gets the same response.
 
-Two things see to it. Every batch of such a request is written under a producer id of its own that is derived from the
-key and the body, so the log itself knows a batch that comes again, after a restart and in a copy of the log too. And
-the last answers are kept in memory: they are given again without any work, and tell a key that is used for two bodies.
+This has two parts. Every batch of such a request has its own producer id, which is derived from the key and the body,
+so the log detects a duplicate batch, also after a restart and in other replicas. And the last responses are cached in
+memory: a retry is answered without any work, and a key that is used with another body is detected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ KEYS_MAX = 10_000
 KEPT_S = 600.0
 
 Scope = tuple[str, str, str]
-"""Who asked, for which topic, under which key."""
+"""User, topic and key."""
 
 
 class Repeatable:
-    """One request under its key: what the ids of its batches are derived from."""
+    """One request with its key, from which the producer ids of its batches are derived."""
 
     def __init__(self, scope: Scope, body: bytes) -> None:
         self.scope = scope
@@ -38,11 +38,11 @@ class Repeatable:
 
     @property
     def partition_key(self) -> bytes:
-        """What chooses the partition of records without a key: the same one each time."""
+        """Chooses the partition of records without a key: the same one in a retry."""
         return self.scope[2].encode()
 
     def next_producer_id(self, partition: int) -> int:
-        """Return the id for the request's next batch in a partition."""
+        """Return the producer id of the next batch in a partition."""
         number = self._batches[partition]
         self._batches[partition] += 1
         return derive_producer_id(self._name + msgspec.msgpack.encode((partition, number)))
@@ -56,7 +56,7 @@ class _Kept:
 
 
 class Answers:
-    """Answers by key, oldest first."""
+    """Responses by key, oldest first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Scope, _Kept] = OrderedDict()
@@ -64,27 +64,27 @@ class Answers:
     async def once(
         self, request: Repeatable, now_s: float, work: Callable[[], Awaitable[Response]]
     ) -> tuple[Response, bool]:
-        """Return the answer to this key and whether it is an old one; the first to come does the work."""
+        """Return the response for this key and whether it is cached; the first request does the work."""
         self._forget(now_s)
         scope = request.scope
         kept = self._kept.get(scope)
         if kept is not None:
             if kept.digest != request.digest:
-                raise IdempotencyKeyReused(f"the key {scope[2]!r} was used for another body")
+                raise IdempotencyKeyReused(f"the key {scope[2]!r} was used with another body")
             return await asyncio.shield(kept.answer), True
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._kept[scope] = _Kept(request.digest, now_s + KEPT_S, answer)
         try:
             response = await work()
-        except BaseException as error:  # what failed as a whole may be tried again
+        except BaseException as error:  # a request that failed may be retried
             del self._kept[scope]
             if isinstance(error, asyncio.CancelledError):
                 answer.cancel()
             else:
                 answer.set_exception(error)
-                answer.exception()  # retrieved: nobody else may be waiting
+                answer.exception()  # mark the exception as retrieved: nobody else may be waiting
             raise
-        if response.status_code != HTTPStatus.OK:  # so may a part that failed: the log knows what did not
+        if response.status_code != HTTPStatus.OK:  # so may one that failed in part: the log detects the other batches
             del self._kept[scope]
         answer.set_result(response)
         return response, False

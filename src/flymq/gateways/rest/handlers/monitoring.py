@@ -1,4 +1,4 @@
-"""What probes, Prometheus and people ask about the broker itself."""
+"""Health, metrics and diagnosis of the broker."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ async def live(_call: Call) -> shapes.Probe:
 
 
 async def started(call: Call) -> Response:
-    """Tell whether the broker has read its disk."""
+    """Return whether the broker has started."""
     return _probe(is_fine=call.rest.observed.is_started)
 
 
 async def ready(call: Call) -> Response:
-    """Tell whether the broker serves clients."""
+    """Return whether the broker serves clients."""
     return _probe(is_fine=call.rest.observed.is_ready)
 
 
@@ -36,18 +36,18 @@ def _probe(*, is_fine: bool) -> Response:
 
 
 async def health(call: Call) -> Response:
-    """Tell how the broker is."""
+    """Return the health of the broker."""
     found = call.rest.observed.health()
     return Response(msgspec.json.encode(found), 200 if call.rest.observed.is_ready else 503, media_type=JSON)
 
 
 async def metrics(call: Call) -> Response:
-    """Give the metrics of the broker as a whole, for Prometheus."""
+    """Return the metrics of the broker, for Prometheus."""
     return _page(call.rest.observed.metrics(detailed=False))
 
 
 async def detailed_metrics(call: Call) -> Response:
-    """Give the metrics of each topic, partition and group, for Prometheus."""
+    """Return the metrics of each topic, partition and group, for Prometheus."""
     return _page(call.rest.observed.metrics(detailed=True))
 
 
@@ -56,7 +56,7 @@ def _page(lines: Iterator[str]) -> Response:
 
 
 async def in_slices(lines: Iterator[str]) -> AsyncIterator[str]:
-    """Send the lines a few milliseconds' worth at a time."""
+    """Send the lines in blocks of a few milliseconds of work."""
     piece: list[str] = []
     slice_ = TimeSlice()
     for line in lines:
@@ -69,5 +69,5 @@ async def in_slices(lines: Iterator[str]) -> AsyncIterator[str]:
 
 
 async def diagnose(call: Call) -> shapes.Diagnosis:
-    """Name what limits the broker now."""
+    """Return the current bottlenecks of the broker."""
     return await call.rest.observed.diagnosis()

@@ -1,8 +1,8 @@
-"""Write records: a list in JSON, or a line for each. Each record succeeds or fails on its own.
+"""Produce records: a JSON list, or NDJSON. Each record succeeds or fails on its own.
 
-Records with a key go where its hash sends them, as with every client; those of one request without a key stay together
-in one partition, the next request's go to the next one. They become a few batches, so the cost of a record is that of
-its JSON.
+The partition of a record is chosen by the hash of its key, as in every client; records of one request without a key go
+to one partition, those of the next request to the next one. They are encoded into a few batches, so most of the cost of
+a record is its JSON.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _ACKS = {AcksName.NONE: Acks.NONE, AcksName.LEADER: Acks.LEADER, AcksName.ALL: A
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 _REPLAYED = "Idempotency-Replayed"
 _RECORD_OVERHEAD = 36
-"""The most that a record's lengths, time and offset take in a batch."""
+"""The maximum size of a record's lengths, timestamp and offset in a batch."""
 
 _decode_list = msgspec.json.Decoder(shapes.NewRecords).decode
 _line = msgspec.json.Decoder(NewRecord)
 
 
 async def produce(call: Call) -> Response:
-    """Write records."""
+    """Produce records."""
     name = call.path["topic"]
     call.service.records.check_writable(call.caller, name)
     topic = await call.service.topics.get_or_create(call.caller, name)
@@ -58,7 +58,7 @@ async def produce(call: Call) -> Response:
         return await _produce(call, topic)
     key = call.header(b"idempotency-key")
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not (key.isascii() and key.isprintable() and " " not in key):
-        raise InvalidRequest(f"an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters")
+        raise InvalidRequest(f"an Idempotency-Key must have 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters")
     body = await read_body(call)
     repeatable = Repeatable((call.caller.principal, name, key), body)
 
@@ -76,12 +76,12 @@ async def _produce(call: Call, topic: Topic) -> Response:
     async with aclosing(body_blocks(call)) as blocks:
         async for block in blocks:
             writing.write_lines(block)
-            await asyncio.sleep(0)  # others have their turn between two blocks
+            await asyncio.sleep(0)  # other requests are served between two blocks
     return await writing.answer()
 
 
 async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
-    """As `_produce`, with a body that was read as a whole."""
+    """Like `_produce`, with a complete body."""
     kind = media_type(call)
     if kind == NDJSON:
         for block in line_blocks(body):
@@ -99,7 +99,7 @@ async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
 
 @dataclass(slots=True)
 class _Part:
-    """What of a block goes to one partition."""
+    """The records of a block for one partition."""
 
     places: list[int] = field(default_factory=list)
     records: list[RecordLike] = field(default_factory=list)
@@ -107,7 +107,7 @@ class _Part:
 
 
 class _Writing:
-    """The records of one request on their way."""
+    """The state of one produce request."""
 
     def __init__(self, call: Call, topic: Topic, repeatable: Repeatable | None = None) -> None:
         query: shapes.ProduceQuery = call.query
@@ -126,10 +126,10 @@ class _Writing:
         self._failed = 0
         self._throttle_ms = 0
         self._is_news = False
-        """Whether something was written that was not there before."""
+        """Whether anything was written that is not a duplicate."""
 
     def write(self, records: Sequence[NewRecord]) -> None:
-        """Append records to the logs."""
+        """Append records."""
         first = len(self._results)
         self._results += [_UNDECIDED] * len(records)
         for number, part in self._divide(records, first).items():
@@ -137,7 +137,7 @@ class _Writing:
                 self._append(number, places, some)
 
     def write_lines(self, block: bytes) -> None:
-        """Append a record for each line. One that is none fails alone, since others may be written already."""
+        """Append a record per line. An invalid line fails alone, since others may be written already."""
         try:
             self.write(_line.decode_lines(block))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -155,11 +155,11 @@ class _Writing:
             self.write([record])
 
     async def answer(self) -> Response:
-        """Answer when the records are as safe as asked for, and the client has not sent too much."""
+        """Respond when the records are acknowledged, and the client is within its quota."""
         if not self._results:
-            raise EmptyBatch("the body has no records", hint="Send at least one record.")
+            raise EmptyBatch("the body contains no records", hint="Send at least one record.")
         for produced, places in self._undecided:
-            assert produced.decided is not None, "only what waits for the disk is kept"
+            assert produced.decided is not None, "only unacknowledged parts are kept"
             await produced.decided
             if isinstance(error := produced.parts[0], FlyMQError):
                 self._fail(places, error)
@@ -170,7 +170,7 @@ class _Writing:
         return Response(msgspec.json.encode(results), 207 if self._failed else 200, headers, JSON)
 
     def _divide(self, records: Iterable[NewRecord], first: int) -> dict[int, _Part]:
-        """Turn the records into bytes, each for its partition."""
+        """Encode the records and choose their partitions."""
         parts: dict[int, _Part] = {}
         topic, now_ms = self._topic, self._call.rest.shared.clock.now_ms()
         for place, record in enumerate(records, first):
@@ -219,7 +219,7 @@ class _Writing:
         return encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
 
     def _refuse(self, places: Iterable[int], error: FlyMQError) -> None:
-        """Fail records that the service was never asked to write, which counts the others."""
+        """Fail records that were not passed to the service, which counts the errors of the others."""
         self._call.service.accounts.failed(self._call.caller, error)
         self._fail(places, error)
 
@@ -234,7 +234,7 @@ _UNDECIDED = RecordResult()
 
 
 def _split(part: _Part, bytes_max: int) -> Iterable[tuple[Sequence[int], Sequence[RecordLike]]]:
-    """Yield as many records at a time as a batch may hold; one that is too large alone is left to be refused."""
+    """Yield blocks of records that fit into a batch; a record that is too large is refused by the log."""
     begin, size = 0, HEADER_SIZE
     for at, more in enumerate(part.sizes):
         if size + more > bytes_max and at > begin:
@@ -245,7 +245,7 @@ def _split(part: _Part, bytes_max: int) -> Iterable[tuple[Sequence[int], Sequenc
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return the most that a record can take in a batch."""
+    """Return the maximum size of a record in a batch."""
     size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + 4 * len(name) + len(content or b"")

@@ -1,4 +1,4 @@
-"""Read records: from an offset or a time on, or live as they come."""
+"""Read records from an offset or timestamp on, or stream them live."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ISOLATIONS = {
 }
 POSITIONS = {Position.EARLIEST: EARLIEST, Position.LATEST: LATEST}
 _TAIL_RECORDS = 1 << 30
-_TAIL_BYTES = 256 << 10  # read at once: decoding them holds up the loop for a few ms
+_TAIL_BYTES = 256 << 10  # per read: decoding them blocks the event loop for a few ms
 _KEEP_ALIVE_MS = 15_000
 
 
-# --- once -----------------------------------------------------------------------------------------------------------
+# --- read -----------------------------------------------------------------------------------------------------------
 
 
 async def read_records(call: Call) -> Response:
@@ -57,14 +57,14 @@ def _wants_lines(call: Call) -> bool:
     if NDJSON in accept:
         return True
     if not any(kind in accept for kind in (JSON, "application/*", "*/*")):
-        raise NotAcceptable(f"records come as {JSON} or {NDJSON}, not as {accept!r}")
+        raise NotAcceptable(f"records are available as {JSON} or {NDJSON}, not as {accept!r}")
     return False
 
 
 def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
     given = [value for value in (query.offset, query.timestamp, query.position) if value is not None]
     if len(given) > 1:
-        raise InvalidRequest("give one of offset, timestamp and position", hint="Leave the others out.")
+        raise InvalidRequest("offset, timestamp and position are mutually exclusive", hint="Set only one of them.")
     if query.offset is not None:
         return query.offset
     at = POSITIONS[query.position or Position.EARLIEST] if query.timestamp is None else query.timestamp
@@ -76,7 +76,7 @@ def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
 
 
 async def wait_out(taken: Taken) -> None:
-    """Let a client that is over its quota wait."""
+    """Throttle a client that is over its quota."""
     if taken.throttle_ms:
         await asyncio.sleep(taken.throttle_ms / 1000)
 
@@ -98,9 +98,9 @@ async def delete_records(call: Call) -> shapes.RecordsDeleted:
 
 
 async def tail_records(call: Call) -> Response:
-    """Send records as they come, as server-sent events.
+    """Stream records as server-sent events.
 
-    An event's id holds the position in every partition: a browser that lost the connection goes on where it was.
+    The id of an event contains the position in every partition, so a browser that reconnects continues where it was.
     """
     query: shapes.TailQuery = call.query
     topic = call.service.topics.get(call.caller, call.path["topic"])
@@ -134,7 +134,7 @@ async def _events(call: Call, reader: Reader) -> AsyncIterator[bytes]:
 
 
 def _show(part: PartTaken, reading: shapes.Reading, positions: dict[TopicPartition, int]) -> bytes:
-    """Return an event for each record; its id says where a client goes on that has seen it."""
+    """Return an event per record; its id contains the positions after it."""
     events = []
     for record in show_part(part, reading):
         positions[part.name] = record.offset + 1
@@ -158,6 +158,4 @@ def _parse_event_id(text: str) -> dict[int, int]:
     try:
         return {int(number): int(offset) for number, offset in (pair.split(":") for pair in text.split(","))}
     except ValueError:
-        raise InvalidRequest(
-            "Last-Event-ID is not one of ours", hint="Send the id of the last event as it was."
-        ) from None
+        raise InvalidRequest("Last-Event-ID is invalid", hint="Send the id of the last event unchanged.") from None

@@ -5,8 +5,8 @@
     string     "text"                              the text in UTF-8
     base64     "dGV4dA=="                          the bytes
 
-`null` is no key or no value in each of them. On the way out a value that is not of the kind asked for is shown as the
-next kind that can hold it, and says so.
+`null` is no key or no value in each of them. In responses a value that cannot be shown in the requested encoding has
+the next one that can represent it, and the response says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flymq.record.record import Header, Record
 
 
 def to_bytes(raw: msgspec.Raw | msgspec.UnsetType, encoding: Encoding, field: str) -> bytes | None:
-    """Return the bytes that a piece of JSON stands for."""
+    """Return the bytes of a JSON value."""
     if raw is msgspec.UNSET:
         return None
     text = bytes(raw)
@@ -36,12 +36,12 @@ def to_bytes(raw: msgspec.Raw | msgspec.UnsetType, encoding: Encoding, field: st
     try:
         string = msgspec.json.decode(text, type=str)
     except msgspec.DecodeError:
-        raise InvalidRequest(f"the {field} is not a string, as its encoding {encoding.value!r} says") from None
+        raise InvalidRequest(f"the {field} is not a string, but its encoding is {encoding.value!r}") from None
     return string_to_bytes(string, encoding, field)
 
 
 def string_to_bytes(text: str, encoding: Encoding, field: str) -> bytes:
-    """Return the bytes of a string, or those it is the base64 of."""
+    """Return the bytes of a string, or of its base64 decoding."""
     if encoding is not Encoding.BASE64:
         return text.encode()
     try:
@@ -51,7 +51,7 @@ def string_to_bytes(text: str, encoding: Encoding, field: str) -> bytes:
 
 
 def _checked_json(text: bytes, field: str) -> bytes:
-    """A piece that was skipped while its document was parsed has its structure checked, but not its text."""
+    """Check the UTF-8 of a raw JSON value: the parser has only checked its structure."""
     if not text.isascii():
         try:
             text.decode()
@@ -68,7 +68,7 @@ def to_headers(headers: list[HeaderShape]) -> list[Header]:
 
 
 def show(data: bytes | None, encoding: Encoding) -> tuple[Any, Encoding]:
-    """Return what stands for these bytes in JSON, and how it is to be read."""
+    """Return the JSON value of these bytes, and its encoding."""
     if data is None:
         return None, encoding
     if encoding is Encoding.JSON:
@@ -77,7 +77,7 @@ def show(data: bytes | None, encoding: Encoding) -> tuple[Any, Encoding]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             encoding = Encoding.STRING
         else:
-            # As it is, unless it would break a line of NDJSON or be taken for no value at all.
+            # Unchanged, unless it would break a line of NDJSON or mean no value.
             if data == b"null":
                 encoding = Encoding.STRING
             else:

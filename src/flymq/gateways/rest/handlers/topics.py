@@ -17,7 +17,7 @@ from flymq.model.errors import InvalidReplicationFactor
 from flymq.model.names import TopicPartition
 
 BROKERS = 1
-"""How many there are; replication has none to choose from yet."""
+"""The number of brokers: there is no replication yet."""
 
 
 async def list_topics(call: Call) -> shapes.TopicPage:
@@ -54,15 +54,15 @@ async def create_topic(call: Call) -> Response:
 
 
 def _replication_factor(call: Call, wanted: int) -> tuple[int, list[str]]:
-    """Return how many replicas the topic gets. In dev mode an example written for a cluster works on one broker too."""
+    """Return the replication factor. In dev mode, examples for a cluster also work on one broker."""
     if wanted <= BROKERS:
         return wanted, []
     if not call.rest.settings.clamps_replication:
         raise InvalidReplicationFactor(
             f"{wanted} replicas on {BROKERS} broker",
-            hint="Ask for at most as many as there are brokers. In dev mode, the topic gets as many as there are.",
+            hint="The replication factor cannot exceed the number of brokers. In dev mode, it is lowered.",
         )
-    warning = f"replication_factor {wanted} was lowered to {BROKERS}, the number of brokers: this is dev mode"
+    warning = f"replication_factor {wanted} was lowered to {BROKERS}, the number of brokers (dev mode)"
     return BROKERS, [warning]
 
 
@@ -90,12 +90,12 @@ async def delete_topic(call: Call) -> None:
 
 
 async def describe_topic_config(call: Call) -> shapes.TopicConfiguration:
-    """Show all settings of a topic, and which of them are its own."""
+    """Return all settings of a topic, and which of them are overrides."""
     return _configuration(call.service.topics.get(call.caller, call.path["topic"]))
 
 
 async def alter_topic_config(call: Call) -> shapes.TopicConfiguration:
-    """Change settings of a topic; null takes one back to its default."""
+    """Change settings of a topic; null resets a setting to its default."""
     body: shapes.ConfigChanges = call.body
     await call.service.topics.alter(call.caller, call.path["topic"], body.config)
     return _configuration(call.service.topics.get(call.caller, call.path["topic"]))
@@ -125,7 +125,7 @@ async def list_partitions(call: Call) -> shapes.Partitions:
 
 
 async def show_offsets(call: Call) -> shapes.PartitionOffsets:
-    """Show where a partition begins and ends, and where a time is in it."""
+    """Return the start and end offset of a partition, and the offset of a timestamp."""
     query: shapes.OffsetsQuery = call.query
     name = TopicPartition(call.path["topic"], call.path["partition"])
     info = call.service.topics.partition(call.caller, name)

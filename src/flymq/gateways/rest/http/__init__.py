@@ -1,1 +1,1 @@
-"""HTTP itself: connections, bodies, paths, errors, logins, and the application that serves them."""
+"""HTTP itself: connections, bodies, paths, errors, authentication, and the ASGI application."""

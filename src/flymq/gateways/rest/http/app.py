@@ -1,7 +1,7 @@
-"""The ASGI application: finds the operation, checks who asks and what, calls the handler, answers.
+"""The ASGI application: finds the operation, authenticates and validates the request, calls the handler, responds.
 
-Only one thing is caught here: a `FlyMQError` becomes its problem, and whatever else goes wrong is a bug of ours, which
-is logged and must not take other requests down.
+Errors are caught only here: a `FlyMQError` becomes its problem; any other exception is an internal error, which is
+logged and must not affect other requests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL = "http"
 _COMPRESSED_BYTES_MIN = 1024
-_COMPRESSION_LEVEL = 1  # a faster answer matters more here than a smaller one
+_COMPRESSION_LEVEL = 1  # speed matters more than size here
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class RestSettings:
     hosts: tuple[str, ...] = ()
     """Names by which browsers may address a broker on loopback, besides localhost."""
     clamps_replication: bool = False
-    """Whether a topic that asks for more replicas than there are brokers gets as many as there are."""
+    """Whether a replication factor above the number of brokers is lowered to it."""
 
 
 class Observed(Protocol):
-    """What the server knows about itself."""
+    """What the server reports about itself."""
 
     @property
     def is_started(self) -> bool: ...
@@ -77,7 +77,7 @@ class Observed(Protocol):
 
 @dataclass(slots=True)
 class Rest:
-    """What the handlers share. The service comes once the broker has read its disk."""
+    """The context of all handlers. `service` is set once the broker has started."""
 
     settings: RestSettings
     shared: SharedByConnections
@@ -106,7 +106,7 @@ def build_app(rest: Rest) -> ASGIApp:
 
 
 def _may_be_packed(resource: _Resource) -> ASGIApp:
-    """Pack answers for who accepts that, but not those of the hot path."""
+    """Compress responses if the client accepts that, but not on the hot path."""
     if resource.is_hot:
         return resource
     return GZipMiddleware(resource, minimum_size=_COMPRESSED_BYTES_MIN, compresslevel=_COMPRESSION_LEVEL)
@@ -134,7 +134,7 @@ class _Resources:
 
 
 class _Resource:
-    """One path, and what may be done there."""
+    """One path and its operations by method."""
 
     def __init__(self, served: dict[str, _Served]) -> None:
         self._served = served
@@ -150,13 +150,13 @@ class _Resource:
         elif scope["method"] == "OPTIONS":
             await Response(status_code=204, headers={"Allow": self._allow})(scope, receive, send)
         else:
-            response = problem_response(MethodNotAllowed(f"{scope['method']} cannot be done here"))
+            response = problem_response(MethodNotAllowed(f"{scope['method']} is not allowed here"))
             response.headers["Allow"] = self._allow
             await response(scope, receive, send)
 
 
 class _Served:
-    """One operation at work."""
+    """One operation as an ASGI endpoint."""
 
     def __init__(self, rest: Rest, operation: Operation) -> None:
         self._rest = rest
@@ -178,7 +178,7 @@ class _Served:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # What the request waited for was given up, not the request: so the broker stops.
+            # What the request awaited was cancelled, not the request itself: the broker is stopping.
             response = problem_response(BrokerUnavailable("the broker is stopping"))
         except Exception:
             logger.exception("%s %r failed", scope["method"], scope["path"])
@@ -224,7 +224,7 @@ class _Served:
 
 
 def decode_body(decode: Callable[[bytes], Any], body: bytes) -> Any:
-    """Read JSON into its shape, or say what is wrong with it and where."""
+    """Decode JSON into its shape, or raise an error that says what is invalid and where."""
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -234,14 +234,14 @@ def decode_body(decode: Callable[[bytes], Any], body: bytes) -> Any:
 def _parse_query(request: Request, shape: type[msgspec.Struct]) -> Any:
     given = request.query_params
     if len(given) != len(given.multi_items()):
-        raise InvalidRequest("a query parameter is given twice", hint="Give each parameter once.")
+        raise InvalidRequest("a query parameter is set twice", hint="Set each parameter once.")
     try:
         query = msgspec.convert(dict(given), shape, strict=False)
     except (msgspec.ValidationError, OverflowError) as error:
         raise InvalidRequest(f"the query: {error}", hint="GET /docs lists the parameters.") from None
     for name, text in given.items():
         value = getattr(query, name)
-        # msgspec takes the text `null` for no value, and `1.0` for a whole number.
+        # msgspec accepts `null` as no value, and `1.0` as an integer.
         if value is None or (type(value) is int and not text.lstrip("-").isdecimal()):
             raise InvalidRequest(f"the query: {name} is {text!r}", hint="GET /docs lists the parameters.")
     return query

@@ -1,4 +1,4 @@
-"""The body of a request, as far as it is allowed to be: in size, unpacked too, in time, and in memory."""
+"""Request bodies, with limits of size, also decompressed, of time and of memory."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from flymq.model.errors import BodyTooSlow, ConnectionLost, InvalidRequest, Requ
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
-_BLOCK_BYTES = 256 << 10  # lines worked on at once: about 2 ms
-_TOO_LARGE = "Send less at once, or raise `rest.body_bytes_max`."
-_GZIP_WINDOW = 31  # what zlib calls a window of 15 bits with gzip's header
+_BLOCK_BYTES = 256 << 10  # per block of lines: about 2 ms of work
+_TOO_LARGE = "Send smaller requests, or increase `rest.body_bytes_max`."
+_GZIP_WINDOW = 31  # zlib: a window of 15 bits, with a gzip header
 
 
 def media_type(call: Call) -> str:
-    """Return what the body says it is; empty when it does not."""
+    """Return the media type of the body; empty if it is not set."""
     return call.header(b"content-type").partition(";")[0].strip().lower()
 
 
 def wrong_media_type(call: Call, *expected: str) -> UnsupportedMediaType:
-    """Return the error of a body that is not what can be read here, or does not say what it is."""
+    """Return the error for a missing or unsupported Content-Type."""
     given = media_type(call)
     wanted = " or ".join(map(repr, expected))
     if not given:
         return UnsupportedMediaType(f"the request has no Content-Type; send {wanted}")
-    return UnsupportedMediaType(f"the body is {given!r}, not {wanted}")
+    return UnsupportedMediaType(f"the content type is {given!r}, not {wanted}")
 
 
 class Body:
-    """The body of one request, piece by piece. Its bytes count as held until `release`."""
+    """The body of one request, in pieces. Its bytes count towards the memory budget until `release`."""
 
     def __init__(self, call: Call) -> None:
         self._bytes_max = call.rest.settings.body_bytes_max
@@ -43,12 +43,12 @@ class Body:
         self._is_complete = False
 
     async def next(self) -> bytes | None:
-        """Return the next piece, unpacked; None after the last."""
+        """Return the next piece, decompressed; None after the last."""
         if self._is_complete:
             return None
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise ConnectionLost("the client went away within its request")
+            raise ConnectionLost("the client has disconnected within its request")
         self._is_complete = not message.get("more_body", False)
         data: bytes = message.get("body", b"")
         if self._unpack is not None:
@@ -56,7 +56,7 @@ class Body:
         self._held += len(data)
         self._budget.change(len(data))
         if self._held > self._bytes_max:
-            raise RequestTooLarge(f"a body has at most {self._bytes_max} bytes", hint=_TOO_LARGE)
+            raise RequestTooLarge(f"the body exceeds the limit of {self._bytes_max} bytes", hint=_TOO_LARGE)
         return data
 
     def release(self) -> None:
@@ -66,9 +66,9 @@ class Body:
         try:
             data = unpack.decompress(data, self._bytes_max - self._held + 1)
         except zlib.error:
-            raise InvalidRequest("the body is not gzip, as its Content-Encoding says") from None
+            raise InvalidRequest("the body is not gzip, but its Content-Encoding is") from None
         if self._is_complete and not unpack.eof and self._held + len(data) <= self._bytes_max:
-            raise InvalidRequest("the gzip stream ends too early")
+            raise InvalidRequest("the gzip stream is truncated")
         return data
 
 
@@ -88,7 +88,7 @@ async def read_body(call: Call) -> bytes:
 
 
 async def body_blocks(call: Call) -> AsyncGenerator[bytes]:
-    """Yield blocks of whole lines, each small enough that working on it does not hold up the loop."""
+    """Yield blocks of whole lines, each small enough not to block the event loop."""
     body = Body(call)
     ends_at = asyncio.get_running_loop().time() + call.rest.settings.body_timeout_s
     pending = bytearray()
@@ -105,7 +105,7 @@ async def body_blocks(call: Call) -> AsyncGenerator[bytes]:
 
 
 def line_blocks(body: bytes) -> Iterator[bytes]:
-    """Cut a body that was read as a whole into such blocks: always in the same places."""
+    """Split a complete body into such blocks, deterministically."""
     start = 0
     while start < len(body):
         end = _end_of_lines(body, start) or len(body)
@@ -122,7 +122,7 @@ async def _next(body: Body, ends_at: float) -> bytes | None:
 
 
 def _end_of_lines(pending: bytes | bytearray, start: int = 0) -> int:
-    """Return where the block of lines ends that begins at `start`; 0 while there is none yet."""
+    """Return the end of the block of lines that begins at `start`; 0 if it is incomplete."""
     full = start + _BLOCK_BYTES
     if len(pending) < full:
         return 0
@@ -132,7 +132,7 @@ def _end_of_lines(pending: bytes | bytearray, start: int = 0) -> int:
 def _check_length(call: Call, bytes_max: int) -> None:
     length = call.header(b"content-length", "0")
     if length.isdecimal() and int(length) > bytes_max:
-        raise RequestTooLarge(f"a body has at most {bytes_max} bytes, not {length}", hint=_TOO_LARGE)
+        raise RequestTooLarge(f"the body has {length} bytes, the limit is {bytes_max}", hint=_TOO_LARGE)
 
 
 def _unpacker(call: Call) -> zlib._Decompress | None:
@@ -140,5 +140,5 @@ def _unpacker(call: Call) -> zlib._Decompress | None:
     if encoding == "gzip":
         return zlib.decompressobj(_GZIP_WINDOW)
     if encoding != "identity":
-        raise UnsupportedMediaType(f"a body encoded as {encoding!r} is not read here")
+        raise UnsupportedMediaType(f"the content encoding {encoding!r} is not supported")
     return None

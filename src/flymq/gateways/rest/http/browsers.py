@@ -1,4 +1,4 @@
-"""Requests that a browser sends for a page that is none of ours, without its user knowing.
+"""Protection against cross-site requests of browsers (CSRF) and DNS rebinding.
 
 a page of another origin writes         refused by its Origin header, unless `rest.cors_origins` lists it
 a name that was rebound to 127.0.0.1    refused by its Host header: on loopback it is localhost, an address, or listed
@@ -20,10 +20,10 @@ _LOCAL_NAMES = frozenset(("", "localhost"))
 def check_browser(
     method: str, headers: Mapping[bytes, bytes], local_host: str, *, origins: tuple[str, ...], hosts: tuple[str, ...]
 ) -> None:
-    """Raise if a browser sends this for a page that may not use the API."""
+    """Raise an error if the request comes from a page that may not use the API."""
     host = headers.get(b"host", b"").decode("latin-1")
     if _is_loopback(local_host) and not _is_known(_name_of(host), hosts):
-        raise ForeignHost(f"the request is for {host!r}, and this broker does not go by that name")
+        raise ForeignHost(f"the Host header {host!r} is not a name of this broker")
     origin = headers.get(b"origin")
     if origin is not None and method not in _SAFE_METHODS:
         _check_origin(origin.decode("latin-1"), host, origins)
@@ -31,11 +31,11 @@ def check_browser(
 
 def _check_origin(origin: str, host: str, origins: tuple[str, ...]) -> None:
     if origin not in origins and "*" not in origins and urlsplit(origin).netloc.lower() != host.lower():
-        raise ForeignOrigin(f"pages of {origin} may not write here")
+        raise ForeignOrigin(f"pages of the origin {origin} may not write here")
 
 
 def _name_of(host: str) -> str:
-    """Return the name in a Host header: without a port, and without the dot that may end it."""
+    """Return the name in a Host header, without port and trailing dot."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

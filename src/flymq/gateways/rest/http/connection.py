@@ -1,8 +1,8 @@
-"""A connection that speaks HTTP/1.1: requests in, the ASGI application called for one at a time, its answers out.
+"""A connection of HTTP/1.1: requests in, the ASGI application called for one at a time, responses out.
 
-`flymq.wire.http` reads and writes the bytes; here is what belongs to the socket and to time. A request is answered
-before the next one is looked at, so answers keep their order. The client is read no faster than the application takes
-a body, and pipelined requests wait in its socket; a stream of the application waits while the client does not read.
+`flymq.wire.http` parses and encodes; sockets and timeouts are handled here. The next request is parsed after the
+response, so responses are in order. Both directions have backpressure: the socket is read no faster than the
+application reads the body, pipelined requests stay in it, and the application waits while the client does not read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from flymq.wire.http.responses import CONTINUE, ResponseEncoder
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_AHEAD = 64 << 10
-"""How much of a body is kept for an application that does not ask for it; two reads of the socket may come on top."""
+"""How much of a body is buffered until the application reads it; two reads of the socket may be added."""
 
 _VERBS = (b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI", b"PATC", b"TRAC", b"CONN", b"QUER")
 
-# In 2.3 an application learns by `receive` that its client is gone, so a stream that waits for records ends at once.
+# Since 2.3 `receive` reports a disconnect, so a stream that waits for records ends at once.
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -42,7 +42,7 @@ def speaks_http(first: bytes) -> Speaks:
 
 
 class HttpConnection(Connection):
-    """One client that speaks HTTP."""
+    """One connection of HTTP."""
 
     protocol = "http"
 
@@ -56,11 +56,11 @@ class HttpConnection(Connection):
         self._drained = asyncio.Event()
         self._peer: tuple[str, int] | None = None
         self._scheme = "http"
-        self._is_at_end = False  # the client will say nothing more
+        self._is_at_end = False  # the client has sent EOF
         self._is_lingering = False
         self.closes_after_answer = False
 
-    # --- life
+    # --- open and close
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -89,10 +89,10 @@ class HttpConnection(Connection):
             self.closes_after_answer = True
 
     def upgrade(self, head: RequestHead) -> bool:
-        """Go over to the protocol that the client asks for in `head.upgrade`, and tell whether that was done.
+        """Switch to the protocol that the client requests in `head.upgrade`; return whether that was done.
 
-        None is spoken yet, and nobody has to agree: the request is answered as if it had not asked. A connection that
-        speaks WebSocket sends `101 Switching Protocols` here and goes on with the bytes of `self._reader.take_rest()`.
+        No protocol is supported yet, so the header is ignored, which is allowed. For WebSocket, send `101 Switching
+        Protocols` here and continue with the bytes of `self._reader.take_rest()`.
         """
         return False
 
@@ -108,13 +108,13 @@ class HttpConnection(Connection):
             self._advance()
 
     def eof_received(self) -> bool:
-        """The client has said all it has to say; it still gets its answers."""
+        """The client has closed its side; it still gets its responses."""
         self._is_at_end = True
         exchange = self._exchange
-        return exchange is not None and exchange.is_received and self._scheme == "http"  # TLS ends as a whole
+        return exchange is not None and exchange.is_received and self._scheme == "http"  # TLS has no half-close
 
     def _advance(self) -> None:
-        """Read requests, as far as there is somebody to take them."""
+        """Parse requests, as far as the application can take them."""
         try:
             while self._takes_more and (events := self._reader.read()):
                 for event in events:
@@ -141,7 +141,7 @@ class HttpConnection(Connection):
         elif isinstance(event, RequestHead) and not (event.upgrade and self.upgrade(event)):
             self._exchange = exchange = _Exchange(self, event)
             self._tasks.spawn("HTTP request", exchange.run(self._app, self._scope(event)))
-        # Else it is the rest of a body that was not read before it was answered.
+        # Else it is the rest of a body that the application has not read.
 
     def _scope(self, head: RequestHead) -> Scope:
         path = head.path.decode()
@@ -161,7 +161,7 @@ class HttpConnection(Connection):
         }
 
     def _refuse(self, error: FlyMQError) -> None:
-        """Answer what is no request, or no longer one, and close."""
+        """Respond to an invalid request, and close."""
         self.shared.requests.failed(self.protocol, error.code)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -178,22 +178,22 @@ class HttpConnection(Connection):
         head = encoder.start(problem.status_code, problem.raw_headers)
         self.send([head, *encoder.body(problem.body, is_last=True)])
 
-    # --- what the exchange tells
+    # --- called by the exchange
 
     def body_taken(self) -> None:
-        """The application has taken what there was of the body."""
+        """The application has read the buffered body."""
         if self._takes_more or self._is_paused:
             self._advance()
         else:
             self._count_memory()
 
     def send_answer(self, pieces: Sequence[Buffer]) -> None:
-        """Send some of an answer; if not all of it leaves, `pause_writing` follows and less is read."""
+        """Send a part of a response; if the socket is full, `pause_writing` follows and reading stops."""
         if self._outbox is not None and self.is_open:
             self._outbox.send(pieces)
 
     def answered(self, exchange: _Exchange) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         self._exchange = None
         self.last_active_s = self.shared.clock.monotonic_s()
         if exchange.keeps_alive and not self.closes_after_answer:
@@ -206,7 +206,7 @@ class HttpConnection(Connection):
             self._settle()
 
     def give_up(self, exchange: _Exchange) -> None:
-        """The application ended without a complete answer: a bug of ours."""
+        """The application returned without a complete response: an internal error."""
         self._exchange = None
         if exchange.is_begun:
             self.abort()
@@ -216,16 +216,16 @@ class HttpConnection(Connection):
 
     @property
     def is_draining(self) -> bool:
-        """Whether the client does not read what was sent before."""
+        """Whether the client does not read its responses."""
         return self._is_draining
 
     async def drained(self) -> None:
-        """Wait until it has; or is gone."""
+        """Wait until the client reads, or has disconnected."""
         if self.is_open:
             self._drained.clear()
             await self._drained.wait()
 
-    # --- memory and time
+    # --- memory and timeouts
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -240,14 +240,14 @@ class HttpConnection(Connection):
         if self._is_lingering:
             return False
         if self._exchange is not None and self._reader.held_bytes:
-            return True  # of a body that is not taken, or of the next request
+            return True  # of a body that is not read yet, or of the next request
         return super()._must_pause()
 
     def _settle(self) -> None:
-        """Count the memory that is held, give what must arrive now its time, and read on or not."""
+        """Update the used memory, the timeout of incomplete requests, and whether to read."""
         self._count_memory()
-        # A request is the application's business once it has begun. Before, it is the head that must arrive; after the
-        # answer, what is left of a body.
+        # No timeout while the application runs. Before, the head must arrive in time; after the
+        # response, the rest of the body.
         is_due = self._is_lingering or (self._exchange is None and self._reader.is_within_request)
         if is_due != (self._timer is not None):
             self._set_timer(is_due=is_due)
@@ -277,9 +277,9 @@ class HttpConnection(Connection):
             super().close_when_sent()
 
     def _linger(self) -> None:
-        """Close, but not before the client has: what it still sends would reset the connection, and with it the answer.
+        """Lingering close: wait for the client to close, since unread data would reset the connection.
 
-        What comes is thrown away. TLS cannot end one direction alone, so there it is closed at once.
+        Received bytes are discarded. TLS has no half-close, so it is closed at once.
         """
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -293,7 +293,7 @@ class HttpConnection(Connection):
 
 
 class _Exchange:
-    """One request and its answer, as ASGI has them."""
+    """One request and its response, as an ASGI cycle."""
 
     __slots__ = (
         "_answer",
@@ -315,17 +315,17 @@ class _Exchange:
         self._answer = ResponseEncoder(head.method, head.version, head.keeps_alive)
         self._awaits_continue = head.expects_continue
         self._pieces: list[bytes] = []
-        self._is_given = False  # the application has the whole body
+        self._is_given = False  # the application has read the whole body
         self._unsent_head: bytes | None = None
         self._news: asyncio.Event | None = None
         self.body_bytes = 0
-        """Of the body, received and not yet taken."""
+        """Bytes of the body that are received and not read yet."""
         self.is_received = False
         self.is_begun = False
-        """Whether some of the answer has been sent."""
+        """Whether a part of the response was sent."""
         self.is_answered = False
         self.is_lost = False
-        """Whether nobody waits for the answer any more."""
+        """Whether the client has disconnected."""
 
     @property
     def keeps_alive(self) -> bool:
@@ -334,19 +334,19 @@ class _Exchange:
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         try:
             await app(scope, self.receive, self.send)
-        except Exception:  # a bug of ours must not take the other clients down; it is logged with its traceback
+        except Exception:  # an internal error must not affect other clients; it is logged with its traceback
             logger.exception("%s %r failed", scope["method"], scope["path"])
         finally:
             if not self.is_answered and not self.is_lost:
                 self._connection.give_up(self)
 
-    # --- the connection tells
+    # --- called by the connection
 
     def take(self, event: Event) -> None:
         if event is END:
             self.is_received = True
         else:
-            assert isinstance(event, bytes), "a request begins within another"
+            assert isinstance(event, bytes), "a request begins before the last one has ended"
             self._pieces.append(event)
             self.body_bytes += len(event)
         if self._news is not None:
@@ -360,7 +360,7 @@ class _Exchange:
         if self._news is not None:
             self._news.set()
 
-    # --- the application asks
+    # --- called by the application
 
     async def receive(self) -> dict[str, Any]:
         if self._awaits_continue and not self.is_received and not self._pieces and not self.is_lost:
@@ -369,7 +369,7 @@ class _Exchange:
         while not self.is_answered and not self.is_lost:
             if self._pieces or (self.is_received and not self._is_given):
                 return self._next_piece()
-            self._news = asyncio.Event()  # few have to wait: most bodies come with their head
+            self._news = asyncio.Event()  # rarely waits: most bodies arrive with their head
             await self._news.wait()
         return {"type": "http.disconnect"}
 
@@ -396,12 +396,12 @@ class _Exchange:
         elif kind == "http.response.start" and self._unsent_head is None:
             self._start(message)
         else:
-            raise RuntimeError(f"{kind} does not come here in an answer")
+            raise RuntimeError(f"unexpected {kind} in a response")
 
     def _start(self, message: Message) -> None:
-        """Keep the head for what follows it: one packet instead of two."""
+        """Delay the head until the body: one packet instead of two."""
         answer = self._answer
-        # Who waited for `100 Continue` may send the body after all, or may not.
+        # A client that expects `100 Continue` may or may not send the body.
         is_unsure = self._awaits_continue and not self.is_received
         answer.keeps_alive = answer.keeps_alive and not is_unsure and not self._connection.closes_after_answer
         self._unsent_head = answer.start(message["status"], message.get("headers", ()))
@@ -421,5 +421,5 @@ class _Exchange:
 
 
 def http_connections(app: ASGIApp, shared: SharedByConnections, tasks: Tasks) -> Callable[[], HttpConnection]:
-    """Return what makes connections that this ASGI application serves."""
+    """Return a factory of connections for this ASGI application."""
     return lambda: HttpConnection(shared, app, tasks)

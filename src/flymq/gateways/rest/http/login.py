@@ -1,7 +1,7 @@
-"""Who is asking: HTTP Basic against the users of the broker.
+"""HTTP Basic authentication against the users of the broker.
 
-A password hash is slow on purpose, some 50 ms, and HTTP sends the password with each request. So credentials that were
-right are remembered for a while, as a keyed digest that is of no use outside this process.
+A password hash is slow on purpose, about 50 ms, and HTTP sends the password with each request. So valid credentials are
+cached for a while, as a keyed digest that is useless outside this process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Login:
         self._until_s: OrderedDict[bytes, float] = OrderedDict()
 
     async def principal(self, access: Access, request: Request) -> str:
-        """Return the user's name, or raise; nobody in particular where no login is required."""
+        """Return the name of the user, or raise an error; empty if authentication is not required."""
         if not access.is_required:
             return ""
         username, password = _parse_basic(request.headers.get("authorization"))
@@ -50,7 +50,9 @@ class Login:
 def _parse_basic(authorization: str | None) -> tuple[str, str]:
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
-        raise Unauthenticated("the request has no login", hint="Send HTTP Basic credentials: curl -u USER:PASSWORD.")
+        raise Unauthenticated(
+            "the request has no credentials", hint="Send HTTP Basic credentials: curl -u USER:PASSWORD."
+        )
     try:
         username, _, password = b64decode(encoded.strip(), validate=True).decode().partition(":")
     except (NotBase64, ValueError):

@@ -1,11 +1,11 @@
-"""Names in paths. Groups and transactional ids may be called anything, so a name comes percent-encoded.
+"""Names in paths. Groups and transactional ids may contain any character, so a name is percent-encoded.
 
-The server decodes a path as a whole, and then a slash within a name looks like one between two names. Here everything
-is decoded but the slash, and the percent sign, so that what is left of the encoding cannot be mistaken either:
+The server decodes the whole path, after which a slash in a name could not be told from a separator. Here everything is
+decoded except the slash and the percent sign, so that the remaining encoding is unambiguous:
 
-    /api/v1/groups/a%2Fb%20c     as it came
-    /api/v1/groups/a%2Fb c       as the routes see it
-    a/b c                        as the handler sees it
+    /api/v1/groups/a%2Fb%20c     as received
+    /api/v1/groups/a%2Fb c       for the router
+    a/b c                        for the handler
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEPT = re.compile(rb"%(?=2[Ff5])")
 
 
 def keep_slashes(app: ASGIApp) -> ASGIApp:
-    """Return the application, with the slashes of names still encoded in the paths it gets."""
+    """Wrap the application: slashes in names stay encoded in its paths."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         raw: bytes = scope.get("raw_path") or b""
@@ -32,7 +32,7 @@ def keep_slashes(app: ASGIApp) -> ASGIApp:
 
 
 def names_in(scope: Scope) -> dict[str, Any]:
-    """Return the names that the route found in the path."""
+    """Return the decoded names in the path."""
     found: dict[str, Any] = scope.get("path_params", {})
     if "%" not in scope["path"]:
         return found

@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 has it: `application/problem+json` with FlyMQ's stable code and hint."""
+"""Errors as problem details (RFC 9457): `application/problem+json` with FlyMQ's stable code and hint."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _STATUS: dict[type[FlyMQError], int] = {
 
 
 class Problem(msgspec.Struct):
-    """Something went wrong; `code` says what for programs, `detail` and `hint` for people."""
+    """An error: `code` for programs, `detail` and `hint` for people."""
 
     type: str
     title: str
@@ -87,7 +87,7 @@ class Problem(msgspec.Struct):
 
 
 def status_of(error: type[FlyMQError]) -> int:
-    """Return the HTTP status of an error: its own, or that of the kind of error it is."""
+    """Return the HTTP status of an error: that of its class, or of its closest base class that has one."""
     return next(_STATUS[kind] for kind in error.__mro__ if kind in _STATUS)
 
 

@@ -1,1 +1,1 @@
-"""What the API is: its operations, their shapes, and the OpenAPI page made from both."""
+"""The API: its operations, their shapes, and the OpenAPI document generated from both."""

@@ -1,4 +1,4 @@
-"""The API described in OpenAPI 3.1, made from the table of operations and their shapes; and a page to read it."""
+"""The OpenAPI 3.1 document, generated from the operations and their shapes; and a page that shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flymq.model.errors import FlyMQError
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)(:int)?}")
-_TEXTS = {207: "Some records were not written; `error` says why", 503: "Not yet"}
+_TEXTS = {207: "Some records were not written; see `error`", 503: "Not yet"}
 
 _TAGS = {
     "producing": "records",
@@ -71,7 +71,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
     }
     if operation.takes is not None:
         described["requestBody"] = {"required": True, "content": _content_taken(operation)}
-    # A login is asked for only where the broker requires one.
+    # Authentication is only required if the broker is configured so.
     described["security"] = [{"login": []}, {}] if operation.needs_login else []
     return described
 
@@ -104,7 +104,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _inline(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    """Put the few schemas that a parameter refers to in their place."""
+    """Inline the schemas that a parameter refers to."""
     if "$ref" in schema:
         named = components[schema["$ref"].rpartition("/")[2]]
         return {**named, **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -112,7 +112,7 @@ def _inline(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that is not given is left out; it is never null."""
+    """A parameter that is not set is omitted; it is never null."""
     if "anyOf" not in schema:
         return dict(schema)
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
@@ -123,7 +123,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _header_parameters(operation: Operation) -> list[dict[str, Any]]:
     if not operation.reads_lines:
         return []
-    text = "Makes it safe to send the same request again: its records are written once."
+    text = "Makes the request safe to retry: its records are written once."
     schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
     return [{"name": "Idempotency-Key", "in": "header", "required": False, "description": text, "schema": schema}]
 
@@ -157,11 +157,11 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 def _headers_given(operation: Operation) -> Iterable[tuple[str, str]]:
     if operation.status == 201:
-        yield "Location", "Where it is"
+        yield "Location", "URL of the created resource"
     if operation.reads_lines:
-        yield "Idempotency-Replayed", "`true` where all of it had been written before, under the same key"
+        yield "Idempotency-Replayed", "`true` if everything was written before with the same key"
     if operation.gives_lines:
-        yield "Next-Offset", "Where to go on, in an answer of lines"
+        yield "Next-Offset", "The next offset to read, in an NDJSON response"
 
 
 def _content_given(operation: Operation) -> dict[str, Any]:
@@ -210,7 +210,7 @@ DOCS_HTML = """\
   @media (prefers-color-scheme: dark) { body { background: #111; color: #ddd; } }
 </style>
 <h1>FlyMQ API</h1>
-<p>The same as a document for programs: <a href="openapi.json">openapi.json</a>.</p>
+<p>As an OpenAPI document: <a href="openapi.json">openapi.json</a>.</p>
 <main></main>
 <script>
 const make = (tag, text, ...children) => {

@@ -27,12 +27,12 @@ _NO_CONSUMER = (errors.ConsumerNotFound, errors.RebalanceInProgress)
 
 
 async def openapi(_call: Call) -> Response:
-    """Describe this API in OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of this API."""
     return Response(api_document(), media_type=JSON)
 
 
 async def docs(_call: Call) -> Response:
-    """Show this API to people."""
+    """Show the documentation of this API."""
     return Response(DOCS_HTML, media_type="text/html")
 
 
@@ -183,7 +183,7 @@ OPERATIONS: tuple[Operation, ...] = (
         shapes.TransactionDescription,
         errors=(errors.TransactionNotFound, errors.InvalidTransactionState),
     ),
-    # --- how the broker is
+    # --- health and metrics
     Operation("GET", f"{_V1}/diagnosis", monitoring.diagnose, shapes.Diagnosis),
     Operation("GET", "/metrics", monitoring.metrics, METRICS_TEXT),
     Operation("GET", "/metrics/detailed", monitoring.detailed_metrics, METRICS_TEXT),

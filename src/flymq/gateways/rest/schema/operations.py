@@ -1,6 +1,6 @@
-"""What one operation of the API is: where it is found, what it takes and gives, which function serves it.
+"""One operation of the API: its path, its request and response, and its handler.
 
-The route and the page of OpenAPI are both made from this, so neither can say something the other does not.
+Both the route and the OpenAPI document are generated from it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """One request on its way to a handler."""
+    """One request to a handler."""
 
     rest: Rest
     request: Request
@@ -30,7 +30,7 @@ class Call:
     path: dict[str, Any]
     """The names in the path."""
     headers: dict[bytes, bytes]
-    """By their names in lower case. Starlette's own would be searched anew for each."""
+    """By lower-case name. Starlette's headers are searched linearly for each lookup."""
     query: Any = None
     body: Any = None
 
@@ -46,7 +46,7 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Any]]
-"""Returns a struct to be sent as JSON, a ready response, or None for no content."""
+"""Returns a struct to send as JSON, a response, or None for no content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,20 @@ class Operation:
     path: str
     handler: Handler
     gives: type[msgspec.Struct] | str | None = None
-    """The answer's shape; a media type where it is not JSON; None for no content."""
+    """The shape of the response; a media type if it is not JSON; None for no content."""
     takes: type[msgspec.Struct] | None = None
     query: type[msgspec.Struct] | None = None
     status: int = 200
     errors: tuple[type[FlyMQError], ...] = ()
     needs_broker: bool = True
-    """Refused while the broker starts."""
+    """Whether it is refused while the broker starts."""
     needs_login: bool = True
     reads_lines: bool = False
     """The handler reads the body itself; it may be NDJSON."""
     gives_lines: bool = False
-    """The answer may be NDJSON, if the client accepts that."""
+    """The response may be NDJSON, if the client accepts that."""
     other_statuses: tuple[int, ...] = ()
-    """Further statuses that come with the same shape."""
+    """Other statuses with the same shape."""
 
     @property
     def name(self) -> str:
@@ -80,6 +80,6 @@ class Operation:
 
     @property
     def tag(self) -> str:
-        """The family of operations it belongs to, for the API's documentation."""
+        """The OpenAPI tag."""
         module = self.handler.__module__.rpartition(".")[2]
         return "records" if module in ("produce", "read") else module

@@ -1,4 +1,4 @@
-"""Long lists in pages. A page token is opaque to clients; it holds the last name they have seen."""
+"""Pagination. A page token is opaque to clients; it contains the last name of the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def take_page(items: Sequence[T], name: Callable[[T], str], page: Page) -> tuple[Sequence[T], str | None]:
-    """Return one page of `items`, which are in the order of their names, and the token of the next."""
+    """Return one page of `items`, which are sorted by name, and the token of the next page."""
     if page.page_token:
         seen = _parse_token(page.page_token)
         items = [item for item in items if name(item) > seen]
@@ -31,5 +31,5 @@ def _parse_token(token: str) -> str:
         return b64decode(token, altchars=b"-_", validate=True).decode()
     except (NotBase64, ValueError):
         raise InvalidRequest(
-            "the page token is not one of ours", hint="Use `next_page_token` as it was given."
+            "the page token is invalid", hint="Use `next_page_token` of the previous page unchanged."
         ) from None

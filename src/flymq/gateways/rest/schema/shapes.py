@@ -1,4 +1,4 @@
-"""What is sent and answered as JSON. The schemas of OpenAPI are made from these classes and their docstrings."""
+"""The shapes of JSON requests and responses. The OpenAPI schemas are generated from these classes and docstrings."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Count = Annotated[int, Meta(ge=1, le=_INT32_MAX)]
 Number = Annotated[int, Meta(ge=0, le=_INT32_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
 TimeMs = Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Milliseconds since 1970.")]
-Limit = Annotated[int, Meta(ge=1, le=1000, description="Most entries of one answer.")]
-WaitMs = Annotated[int, Meta(ge=0, le=_INT32_MAX, description="How long to wait for a first record.")]
-PageToken = Annotated[str, Meta(description="`next_page_token` of the page before.")]
+Limit = Annotated[int, Meta(ge=1, le=1000, description="Maximum number of items in the response.")]
+WaitMs = Annotated[int, Meta(ge=0, le=_INT32_MAX, description="Maximum time to wait for the first record.")]
+PageToken = Annotated[str, Meta(description="`next_page_token` of the previous page.")]
 TopicName = Annotated[
     str, Meta(extra_json_schema={"pattern": r"^[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", "minLength": 1, "maxLength": 249})
 ]
 Config = Annotated[
-    dict[str, str | int | None], Meta(description="Settings by their names, as `retention.ms`; null for the default.")
+    dict[str, str | int | None], Meta(description="Settings by name, such as `retention.ms`; null for the default.")
 ]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """What a client sends: an unknown field is most likely a misspelt one, so it is refused."""
+    """A request body: unknown fields are refused, since they are most likely misspelt."""
 
 
 class Query(msgspec.Struct, forbid_unknown_fields=True):
-    """Parameters of a URL."""
+    """Query parameters."""
 
 
 class Answer(msgspec.Struct):
-    """What the broker answers. Fields may be added, never taken away."""
+    """A response body. Fields may be added, never removed."""
 
 
 class Encoding(Enum):
-    """How a key or value is written in JSON."""
+    """How a key or value is represented in JSON."""
 
     JSON = "json"
     STRING = "string"
@@ -89,7 +89,7 @@ class TopicSummary(Answer):
 
 
 class TopicDescription(Answer):
-    """A topic and all its settings; `overrides` names those that are its own."""
+    """A topic and all its settings; `overrides` lists those set for this topic."""
 
     name: str
     id: str
@@ -107,7 +107,7 @@ class TopicPage(Answer):
 
 
 class TopicsQuery(Page):
-    internal: Annotated[bool, Meta(description="Also the broker's own topics.")] = False
+    internal: Annotated[bool, Meta(description="Whether to include internal topics.")] = False
 
 
 class TopicChanges(Body):
@@ -148,7 +148,7 @@ class OffsetsQuery(Query):
 
 
 class PartitionOffsets(Answer):
-    """`at_timestamp` is the first offset of that time or later; null when no record is so late."""
+    """`at_timestamp` is the first offset at or after the timestamp; null if there is no later record."""
 
     start_offset: int
     end_offset: int
@@ -180,7 +180,7 @@ class NewRecord(Body):
 
 
 class NewRecords(Body):
-    """Records to write, and how their keys and values are given unless one says otherwise."""
+    """Records to write, and the default encoding of their keys and values."""
 
     records: Annotated[list[NewRecord], Meta(min_length=1)]
     encoding: Encoding | None = None
@@ -188,13 +188,15 @@ class NewRecords(Body):
 
 
 class ProduceQuery(Query):
-    acks: Annotated[AcksName, Meta(description="When to answer: see docs/how-to/rest.md.")] = AcksName.LEADER
-    encoding: Annotated[Encoding, Meta(description="How values are given.")] = Encoding.JSON
-    key_encoding: Annotated[Encoding, Meta(description="How keys are given.")] = Encoding.STRING
+    acks: Annotated[AcksName, Meta(description="Which acknowledgement to wait for: see docs/how-to/rest.md.")] = (
+        AcksName.LEADER
+    )
+    encoding: Annotated[Encoding, Meta(description="Encoding of values.")] = Encoding.JSON
+    key_encoding: Annotated[Encoding, Meta(description="Encoding of keys.")] = Encoding.STRING
 
 
 class RecordResult(Answer, omit_defaults=True):
-    """Where one record was written, or why it was not; in the order of the records sent."""
+    """The position of one record, or its error; in the order of the request."""
 
     partition: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
@@ -208,7 +210,7 @@ class ProduceResults(Answer):
 
 
 class RecordShape(Answer):
-    """A record as it was read; `encoding` says how its value is given, `key_encoding` how its key is."""
+    """A record; `encoding` is that of its value, `key_encoding` that of its key."""
 
     partition: int
     offset: int
@@ -223,25 +225,25 @@ class RecordShape(Answer):
 
 class Reading(Query):
     encoding: Annotated[
-        Encoding, Meta(description="How to show values; one that is not of this kind is shown as the next one can.")
+        Encoding, Meta(description="Preferred encoding of values; a value that it cannot represent has another one.")
     ] = Encoding.JSON
-    key_encoding: Annotated[Encoding, Meta(description="How to show keys.")] = Encoding.STRING
+    key_encoding: Annotated[Encoding, Meta(description="Preferred encoding of keys.")] = Encoding.STRING
     isolation: IsolationName = IsolationName.COMMITTED
 
 
 class ReadQuery(Reading):
-    """Where to begin is one of `offset`, `timestamp` and `position`; the earliest record if none is given."""
+    """The start is one of `offset`, `timestamp` and `position`; the earliest record by default."""
 
     offset: Offset | None = None
     timestamp: TimeMs | None = None
     position: Position | None = None
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="Most records of one answer.")] = 100
-    bytes_max: Annotated[int, Meta(ge=1, le=16 << 20, description="About how many bytes to read.")] = 1 << 20
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of records in the response.")] = 100
+    bytes_max: Annotated[int, Meta(ge=1, le=16 << 20, description="Approximate number of bytes to read.")] = 1 << 20
     wait_ms: WaitMs = 0
 
 
 class Records(Answer):
-    """`next_offset` is where to go on."""
+    """`next_offset` is the offset for the next request."""
 
     records: list[RecordShape]
     next_offset: int
@@ -254,7 +256,9 @@ class TailQuery(Reading):
 
 
 class DeleteRecordsQuery(Query):
-    before_offset: Annotated[Offset, Meta(description="The first record to keep; all go if not given.")] | None = None
+    before_offset: (
+        Annotated[Offset, Meta(description="The first offset to keep; by default all records are deleted.")] | None
+    ) = None
 
 
 class RecordsDeleted(Answer):
@@ -290,7 +294,7 @@ class MemberDescription(Answer):
 
 
 class GroupPosition(Answer):
-    """How far the group is in one partition; a lag that is not known is null."""
+    """Committed offset and lag of the group in one partition; an unknown lag is null."""
 
     topic: str
     partition: int
@@ -321,7 +325,7 @@ class OffsetToSet(Body):
 
 
 class GroupReset(Body):
-    """Where to move a group without members: a position, a time, or offsets one by one."""
+    """The new offsets of a group without members: by position, by timestamp, or for each partition."""
 
     topics: list[str] = []
     position: Position | None = None
@@ -345,7 +349,7 @@ class NewConsumer(Body):
     """A member of a group that polls over HTTP."""
 
     topics: Annotated[list[TopicName], Meta(min_length=1)]
-    position: Annotated[Position, Meta(description="Where to begin without a committed offset.")] = Position.LATEST
+    position: Annotated[Position, Meta(description="Start position without a committed offset.")] = Position.LATEST
     session_timeout_ms: Annotated[int, Meta(ge=1_000, le=1_800_000)] = 30_000
     instance: str = ""
 
@@ -359,7 +363,7 @@ class ConsumerDescription(Answer):
 
 
 class PollQuery(Reading):
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="Most records of one answer.")] = 500
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of records in the response.")] = 500
     wait_ms: WaitMs = 0
 
 
@@ -368,7 +372,7 @@ class Polled(Answer):
 
 
 class OffsetsToCommit(Body):
-    """Offsets to commit, each the next one to read; all that was polled if none are given."""
+    """Offsets to commit, each the next one to read; by default those of all polled records."""
 
     offsets: list[OffsetToSet] = []
 
@@ -413,7 +417,7 @@ class TransactionPage(Answer):
     next_page_token: str | None
 
 
-# --- how the broker is ----------------------------------------------------------------------------------------------
+# --- health and metrics ----------------------------------------------------------------------------------------------
 
 
 class Probe(Answer):
@@ -421,7 +425,7 @@ class Probe(Answer):
 
 
 class Health(Answer):
-    """`status` is starting, ok, degraded or stopping; `problems` says what is not as it should be."""
+    """`status` is starting, ok, degraded or stopping; `problems` lists the reasons."""
 
     status: str
     version: str
@@ -436,7 +440,7 @@ class Health(Answer):
 
 
 class Limitation(Answer):
-    """Something that limits the broker now: what, how much, and what to do about it."""
+    """A bottleneck of the broker: resource, usage, and what to do about it."""
 
     what: str
     severity: str
@@ -446,7 +450,7 @@ class Limitation(Answer):
 
 
 class Diagnosis(Answer):
-    """What limits the broker now, worst first; nothing when nothing does."""
+    """The current bottlenecks of the broker, worst first; empty if there is none."""
 
     window_s: float
     limits: list[Limitation]
