@@ -205,8 +205,10 @@ class Log:
         self._check_online()
         self._check_epoch(epoch)
         if epoch > self.epochs.current:
+            is_new = self.end_offset == 0 and not self.epochs.starts
             self.epochs.begin(epoch, self.end_offset)
-            self._note_epochs(is_in_headers=False)
+            if not is_new:  # nothing was ever in a new log, and who leads it next notes the same again
+                self._note_epochs(is_in_headers=False)
 
     def _check_epoch(self, leader_epoch: int) -> None:
         if leader_epoch < self.epochs.current:

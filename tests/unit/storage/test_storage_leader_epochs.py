@@ -108,12 +108,23 @@ def test_an_epoch_without_records_survives_a_power_cut_once_it_was_synced() -> N
 async def test_a_flush_waits_for_an_epoch_that_wrote_nothing() -> None:
     disk, log = open_simulated()
     flusher = Flusher(InlineThreads(), Tasks(lambda name, error: None), lambda error: None)
+    write(log, 1)
+    sync(log)
     log.begin_epoch(5)
     await flusher.flush(log)
     assert flusher.rounds == 1
     disk.cut_power()
-    assert reopen(disk).epochs.starts == [(5, 0)]
+    assert reopen(disk).epochs.starts == [(1, 0), (5, log.end_offset)]
     assert flusher.flush(log).done()
+
+
+async def test_the_first_epoch_of_a_new_log_costs_no_sync() -> None:
+    _, log = open_simulated()
+    flusher = Flusher(InlineThreads(), Tasks(lambda name, error: None), lambda error: None)
+    log.begin_epoch(0)
+    assert log.epochs.starts == [(0, 0)]
+    assert flusher.flush(log).done()
+    assert flusher.rounds == 0
 
 
 def test_epochs_that_wrote_are_read_from_the_headers_behind_the_checkpoint() -> None:
