@@ -46,7 +46,7 @@ def test_a_partition_is_moved_to_an_offset_that_it_holds(flymq: Flymq, readers: 
     assert positions(flymq) == [(1, 4)]
     refused = flymq(*to_offset, "6")
     assert refused.code == 1
-    assert "orders-0 holds the offsets 0 to 5" in refused.err
+    assert "orders-0 has the offsets 0 to 5" in refused.err
     assert positions(flymq) == [(1, 4)]
 
 

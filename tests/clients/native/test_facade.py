@@ -11,23 +11,37 @@ from flymq.errors import ClientClosed, InvalidSetting, RequestTimedOut
 from flymq.testing import TestBroker
 
 
-def loop_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "flymq client"]
+def in_a_fresh_process(program: str, broker: TestBroker) -> None:
+    """Run a program that looks at its threads: in this process other tests may have clients of their own."""
+    looks = (
+        "import sys, threading\n"
+        "from flymq import FlyMQClient\n"
+        "def loops(): return sum(thread.name == 'flymq client' for thread in threading.enumerate())\n"
+    )
+    subprocess.run([sys.executable, "-c", looks + program, broker.address], check=True, timeout=60)
 
 
 def test_all_clients_share_one_thread_which_ends_with_the_last(broker: TestBroker):
-    clients = [FlyMQClient(broker.address) for _ in range(3)]
-    assert len(loop_threads()) == 1
-    for client in clients:
-        client.close()
-    assert loop_threads() == []
+    in_a_fresh_process(
+        "clients = [FlyMQClient(sys.argv[1]) for _ in range(3)]\n"
+        "assert loops() == 1\n"
+        "for client in clients:\n"
+        "    assert loops() == 1\n"
+        "    client.close()\n"
+        "assert loops() == 0\n",
+        broker,
+    )
 
 
 def test_a_client_that_is_dropped_lets_the_thread_go(broker: TestBroker):
-    client = FlyMQClient(broker.address)
-    client.list_topics()
-    del client
-    assert loop_threads() == []
+    in_a_fresh_process(
+        "client = FlyMQClient(sys.argv[1])\n"
+        "client.list_topics()\n"
+        "assert loops() == 1\n"
+        "del client\n"
+        "assert loops() == 0\n",
+        broker,
+    )
 
 
 def test_a_pool_lends_each_client_to_one_at_a_time(broker: TestBroker, topic: str):

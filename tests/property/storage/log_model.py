@@ -241,8 +241,10 @@ class LogBesideList:
 
     def begin_leader_epoch(self) -> None:
         self.leader_epoch += 1
+        is_new = self.log.end_offset == 0 and not self.log.epochs.starts
         self.log.begin_epoch(self.leader_epoch)
-        self.begun_epochs[self.leader_epoch] = self.log.end_offset
+        if not is_new:  # the first epoch of a new log is noted again by its next leader, so it need not be durable
+            self.begun_epochs[self.leader_epoch] = self.log.end_offset
 
     def truncate(self, end_offset: int) -> None:
         self.truncating_to = max(end_offset, self.log.start_offset)
