@@ -8,6 +8,7 @@ revision of its change; opening, closing and leading partitions (broker/replicas
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -31,6 +32,8 @@ from flymq.model.errors import (
 )
 from flymq.model.names import TopicPartition, is_internal
 from flymq.model.topic_config import TopicConfig
+
+logger = logging.getLogger(__name__)
 
 ALL_KEYS = ""
 
@@ -230,6 +233,10 @@ class Image:
         if spec is None:
             return None
         states = self._states.get(spec.topic_id, {})
+        if missing := [number for number in range(spec.partitions) if number not in states]:
+            # Partitions are written before their topic, so somebody else has changed the store.
+            logger.error("the topic %s is not served: the metadata lacks its partitions %s", name, missing)
+            return None
         partitions = tuple(states[number] for number in range(spec.partitions))
         return Topic(name, spec, self._defaults.for_topic(spec.settings), partitions)
 

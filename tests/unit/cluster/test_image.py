@@ -157,6 +157,20 @@ async def test_a_topic_appears_once_all_its_partitions_are_known_and_not_before(
         assert [each.leader_epoch for each in after.partitions] == [0, 1]
 
 
+async def test_a_topic_whose_partitions_are_missing_is_reported_and_the_others_are_served(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with following() as followed:
+        result = await followed.store.txn(success=[Put("t/broken", msgspec.json.encode(TopicSpec(FIRST, 2)))])
+        await followed.image.until(result.revision)
+        assert "the metadata lacks its partitions [0, 1]" in caplog.text
+        await followed.create("orders", SECOND)
+        assert names(followed.image) == ["orders"]
+        again = Image(followed.store, TopicConfig())
+        await again.load()
+        assert names(again) == ["orders"]
+
+
 async def test_a_topic_of_more_partitions_than_a_txn_takes_appears_with_all_of_them() -> None:
     async with following() as followed:
         count = 2 * TXN_OPS_MAX + 1
