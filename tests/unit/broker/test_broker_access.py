@@ -66,3 +66,14 @@ async def test_a_plain_login_that_is_no_name_and_password_is_nobody(message: byt
     access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("", salt=bytes(16))})
     with pytest.raises(AuthenticationFailed):
         await access.begin(PLAIN, "10.0.0.7").step(message)
+
+
+@pytest.mark.parametrize(("authorization", "is_let_in"), [(b"", True), (b"ada", True), (b"admin", False)])
+async def test_a_user_logs_in_as_itself_and_nobody_else(authorization: bytes, is_let_in: bool) -> None:
+    access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("pw", salt=bytes(16))})
+    login = access.begin(PLAIN, "10.0.0.7")
+    if is_let_in:
+        assert (await login.step(authorization + b"\0ada\0pw")).principal == "ada"
+    else:
+        with pytest.raises(AuthenticationFailed, match="somebody else"):
+            await login.step(authorization + b"\0ada\0pw")

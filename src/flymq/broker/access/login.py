@@ -84,8 +84,10 @@ class PlainLogin:
 
     async def step(self, message: bytes) -> LoginStep:
         parts = message.decode(errors="replace").split("\0")
-        username, password = (parts[1], parts[2]) if len(parts) == 3 else ("", "")
+        authorization, username, password = parts if len(parts) == 3 else ("", "", "")
         await self.access.check(username, password, self.host)
+        if authorization not in ("", username):  # after the password: the answer must not tell which names exist
+            raise AuthenticationFailed("a user cannot log in as somebody else")
         return LoginStep(username)
 
 
