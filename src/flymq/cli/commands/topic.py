@@ -93,6 +93,9 @@ def describe(topic: str) -> None:
     ]
     click.echo(f"Topic {found.name}\n")
     click.echo("\n".join(aligned([("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE"), *rows])))
+    for part in found.partitions:
+        if part.problem:
+            note(f"Partition {part.partition} is offline. {part.problem}")
     settings = [
         (name, value, _readable(name, value), "(topic override)" if name in found.overrides else "")
         for name, value in found.settings.items()
