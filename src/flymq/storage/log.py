@@ -46,6 +46,7 @@ from flymq.storage.recovery.checkpoint import (
 )
 from flymq.storage.recovery.checksummed_note import encode_note
 from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
+from flymq.storage.recovery.durable_end import DurableEnd
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
@@ -69,6 +70,8 @@ class LogParts:
     epochs_saved: bool
     checkpoint: Checkpoint
     compacted: Compacted
+    durable_offset: int
+    """What the note says."""
     snapshot_offset: int
     report: RecoveryReport
 
@@ -107,6 +110,7 @@ class Log:
         # late thread with the state from before writes nothing.
         self._checkpoint_lock = Lock()
         self._checkpoint = parts.checkpoint
+        self._durable_end = DurableEnd(disk, directory, parts.durable_offset)
         self._snapshot_offset = parts.snapshot_offset
         self._note_aborted()
         for before, after in pairwise(self._segments):
@@ -366,6 +370,7 @@ class Log:
             self.truncations += 1
             recovery = min((kept.base_offset, position), self._checkpoint.recovery)
             self._store_checkpoint(Checkpoint(self.start_offset, *recovery))
+            self._unsynced.fsync(partial(self._durable_end.lower, kept.base_offset))  # too low is safe
         self._forget([kept, *gone])
         del self._segments[at + 1 :]
         for segment in reversed(gone):
@@ -518,7 +523,13 @@ class Log:
             write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.starts)
         point = self._unsynced.begin(self.end_offset, self.truncations, write_epochs)
         point.saves_epochs = save_epochs
+        point.steps.append(partial(self._note_durable, point))
         return point
+
+    def _note_durable(self, point: SyncPoint) -> None:
+        with self._checkpoint_lock:
+            if point.truncations == self.truncations:
+                self._durable_end.advance(point.end_offset)
 
     def end_sync(self, point: SyncPoint) -> None:
         """The work of `begin_sync` is done."""
