@@ -20,6 +20,7 @@ from threading import Lock
 
 from flymq.host.disk import Disk, replace_files
 from flymq.model.errors import (
+    CorruptLog,
     FencedLeaderEpoch,
     FileVanished,
     FsyncFailed,
@@ -30,6 +31,7 @@ from flymq.model.errors import (
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
 from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
+from flymq.storage.damage import Damage
 from flymq.storage.leader_epochs import EpochRun, EpochsFile, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from flymq.storage.producers.producer_state import Producers
@@ -96,6 +98,7 @@ class Log:
         self.compacted = parts.compacted
         self.recovery = parts.report
         self.failure: PartitionOffline | None = None
+        self.damage = Damage()
         self.truncations = 0
         """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
         self._aborted = parts.aborted
@@ -300,6 +303,9 @@ class Log:
         except FileVanished as error:
             self.go_offline(error)
             raise
+        except CorruptLog as error:
+            self.damage.note(error)
+            raise
         return None
 
     def _check_gap(self, segment: Segment) -> None:
@@ -328,15 +334,19 @@ class Log:
         """Drop segments that are removed or replaced from all bookkeeping, so that nothing holds their files open."""
         for segment in segments:
             self._recently_read.pop(segment, None)
+            self.damage.forget(segment.path)
             if segment.is_open:
                 self._unsynced.forget(segment.file)
 
     @contextmanager
-    def _offline_when_vanished(self) -> Iterator[None]:
+    def _noting_damage(self) -> Iterator[None]:
         try:
             yield
         except FileVanished as error:
             self.go_offline(error)
+            raise
+        except CorruptLog as error:
+            self.damage.note(error)
             raise
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -345,12 +355,12 @@ class Log:
 
     def find_time(self, timestamp: int) -> TimedOffset | None:
         """Return the first record of this time or later."""
-        with self._offline_when_vanished():
+        with self._noting_damage():
             return find_time(self._segments, timestamp, self.start_offset, self._touch)
 
     def find_latest_time(self) -> TimedOffset | None:
         """Return the first record that has the latest time of all."""
-        with self._offline_when_vanished():
+        with self._noting_damage():
             return find_latest_time(self._segments, self.start_offset, self._touch)
 
     # --- truncate and delete

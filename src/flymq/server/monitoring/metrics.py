@@ -127,12 +127,13 @@ def _traffic(measured: Measured) -> Iterator[str]:
 
 def _storage(measured: Measured) -> Iterator[str]:
     broker = measured.broker
-    count, offline, size = 0, 0, 0
+    count, offline, corrupt, size = 0, 0, 0, 0
     for topic in broker.image:
         here = broker.replicas.of(topic).values()
         count += len(here)
         offline += len(broker.replicas.offline(topic))
         offline += sum(partition.log.failure is not None for partition in here)
+        corrupt += sum(len(partition.log.damage) for partition in here)
         size += sum(partition.log.size for partition in here)
         yield ""
     yield from gauge("flymq_topics", "Number of topics, including internal topics.", ("", len(broker.image)))
@@ -141,6 +142,9 @@ def _storage(measured: Measured) -> Iterator[str]:
         "flymq_partitions_offline",
         "Partitions that are offline: a write failed, or the log could not be opened.",
         ("", offline),
+    )
+    yield from gauge(
+        "flymq_corrupt_batches", "Corrupt batches that readers or the scrub have found since the start.", ("", corrupt)
     )
     yield from gauge("flymq_log_bytes", "Total size of all logs.", ("", size))
     yield from gauge(

@@ -90,14 +90,20 @@ def cut_path(segment: Segment, position: int) -> Path:
     return segment.path.with_name(segment_name(segment.base_offset, f"{_CUT_INFIX}{position}"))
 
 
-def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
-    """Return what was kept aside of segments that begin before `end_offset`."""
+def cut_files(disk: Disk, directory: Path) -> list[tuple[Path, int, int]]:
+    """Return what was kept aside, sorted: the file, the base offset of its segment, and its position in there."""
     found = []
     for name in disk.list(directory):
-        base_offset = parse_name(name.partition(_CUT_INFIX)[0], "") if _CUT_INFIX in name else None
-        if base_offset is not None and base_offset < end_offset:
-            found.append(directory / name)
-    return found
+        digits, infix, position = name.partition(_CUT_INFIX)
+        base_offset = parse_name(digits, "")
+        if infix and base_offset is not None and position.isdecimal():
+            found.append((directory / name, base_offset, int(position)))
+    return sorted(found, key=lambda cut: cut[1:])
+
+
+def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
+    """Return what was kept aside of segments that begin before `end_offset`."""
+    return [path for path, base_offset, _ in cut_files(disk, directory) if base_offset < end_offset]
 
 
 def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> bool:
