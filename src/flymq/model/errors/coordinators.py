@@ -26,4 +26,4 @@ class CoordinatorOffline(FlyMQError):
 
     code = "COORDINATOR_OFFLINE"
     retriable = True
-    hint = "The message says which partition is offline; repair it while the broker is stopped: flymq repair check"
+    hint = "The message says which partition is offline; stop the broker and run `flymq repair check`."
