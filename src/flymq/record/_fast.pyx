@@ -15,10 +15,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from flymq.model.errors import DecompressedTooLarge, InvalidBatch, MessageTooLarge
+from flymq.model.errors import DecompressedTooLarge, InvalidBatch, InvalidRecord, MessageTooLarge
 from flymq.record._plain import NO_OFFSET, RecordLike
 from flymq.record._plain import assign_batch as plain_assign_batch
 from flymq.record.checksum import crc32c
@@ -63,6 +63,7 @@ include "_fast_header.pxi"
 include "_fast_record.pxi"
 include "_fast_encode.pxi"
 include "_fast_parse.pxi"
+include "_fast_check.pxi"
 include "_fast_columns.pxi"
 
 

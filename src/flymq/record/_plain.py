@@ -16,11 +16,11 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from struct import Struct
 from typing import Any, TypeAlias
 
-from flymq.model.errors import DecompressedTooLarge, InvalidBatch, MessageTooLarge
+from flymq.model.errors import DecompressedTooLarge, InvalidBatch, InvalidRecord, MessageTooLarge
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer, check_batch, header_of
 from flymq.record.shapes import BinaryColumn, Columns, Header, Pair, RecordColumns, Row, Section
 
@@ -391,6 +391,96 @@ def _name(name: bytes) -> str:
         return name.decode()
     except UnicodeDecodeError as fault:
         raise InvalidBatch("the name of a header is not UTF-8") from fault
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+def check_records(payload: Buffer, record_count: int, base_timestamp: int) -> tuple[int, int]:
+    """Check the records of a new batch; return the highest timestamp and the number of records without a key.
+
+    Stricter than parsing: offsets have no gaps, and all numbers but times have 32 bits, as readers in Java demand.
+    """
+    data = bytes(payload)
+    at, end = 0, len(data)
+    if not 0 <= record_count <= end // _RECORD_BYTES_MIN:
+        raise InvalidBatch("the batch counts more records than its bytes can hold")
+    max_timestamp, keyless = _INT64_MIN, 0
+    for index in range(record_count):
+        try:
+            length, at = _read_int(data, at, end)
+            if not 0 <= length <= end - at:
+                raise InvalidBatch("a record is longer than its batch")
+            timestamp, key_size = _check_record(data, at, at + length, index, base_timestamp)
+        except InvalidBatch as fault:
+            raise InvalidRecord(f"record {index}: {fault.message}", indexes=[index]) from None
+        max_timestamp = max(max_timestamp, timestamp)
+        keyless += key_size < 0
+        at += length
+    if at != end:
+        raise InvalidBatch("bytes are left after the last record of the batch")
+    return max_timestamp, keyless
+
+
+def keyless_records(section: Section, limit: int) -> list[int]:
+    """Return the positions of the first records without a key."""
+    return list(islice((index for index, row in enumerate(_walk(section, 0)) if row[2] is None), limit))
+
+
+def _check_record(data: bytes, at: int, end: int, index: int, base_timestamp: int) -> tuple[int, int]:
+    """Return the timestamp of one record and the size of its key."""
+    if at == end:
+        raise InvalidBatch("a record ends in the middle of a field")
+    timestamp_delta, at = _read_varint(data, at + 1, end)
+    timestamp = base_timestamp + timestamp_delta
+    if not _INT64_MIN <= timestamp <= _INT64_MAX:
+        raise InvalidBatch("a record's time is out of range")
+    offset_delta, at = _read_int(data, at, end)
+    if offset_delta != index:
+        raise InvalidBatch("the offsets of a new batch's records are not 0, 1, 2 and so on")
+    key_size, at = _skip_nullable(data, at, end)
+    _, at = _skip_nullable(data, at, end)
+    _check_headers(data, at, end)
+    return timestamp, key_size
+
+
+def _check_headers(data: bytes, at: int, end: int) -> None:
+    count, at = _read_int(data, at, end)
+    if not 0 <= count <= (end - at) // 2:
+        raise InvalidBatch("a record counts more headers than its bytes can hold")
+    for _ in range(count):
+        size, at = _skip_nullable(data, at, end)
+        if size < 0:
+            raise InvalidBatch("a header has no name")
+        _name(data[at - size : at])  # rejects invalid UTF-8
+        _, at = _skip_nullable(data, at, end)
+    if at != end:
+        raise InvalidBatch("bytes are left after the last field of a record")
+
+
+def _skip_nullable(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Return the size of a field, -1 for null, and the position after it."""
+    size, at = _read_int(data, at, end)
+    if size == -1:
+        return -1, at
+    if not 0 <= size <= end - at:
+        raise InvalidBatch("a field is longer than its record")
+    return size, at + size
+
+
+def _read_int(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Read a varint of 32 bits. Readers of ours take longer ones too, those in Java do not."""
+    number = shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        if shift == 28 and byte > 0x0F:
+            raise InvalidBatch("a number of a record has more than 32 bits")
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+    raise InvalidBatch("a record ends in the middle of a field")
 
 
 # --- keys to partitions ---------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ no others; Zstandard frames with their content size. Snappy is also read in the 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 import cramjam
 
 from flymq.model.errors import DecompressedTooLarge, InvalidBatch, UnsupportedCompression
-from flymq.record.frames import lz4_bytes_max, zstd_bytes_max
+from flymq.record.frames import Blocks, lz4_bytes_max, zstd_bytes_max
 from flymq.record.header import Buffer
 
 DECOMPRESSED_BYTES_MAX = 128 << 20
@@ -68,6 +68,27 @@ def decompress(data: Buffer, compression: int, decompressed_bytes_max: int = DEC
         raise InvalidBatch(f"the records cannot be decompressed: {fault}") from fault
 
 
+def decompressed_bytes_bound(data: Buffer, compression: int, decompressed_bytes_max: int) -> int:
+    """Return to how many bytes `data` decompresses at most, without doing so; or reject it like `decompress`.
+
+    For gzip it is the size at its end. That can be wrong, and then the data is not valid, or has several members, which
+    no known producer writes: used as the limit of `decompress`, it holds either way.
+    """
+    if compression == Compression.NONE:
+        size = len(data)
+    elif compression == Compression.GZIP:
+        size = int.from_bytes(data[-4:], "little")
+    elif compression in _BOUND:
+        try:
+            size = _BOUND[compression](data, Blocks(decompressed_bytes_max))
+        except cramjam.DecompressionError as fault:
+            raise InvalidBatch(f"the records cannot be decompressed: {fault}") from fault
+    else:
+        raise UnsupportedCompression(f"unknown compression {compression}")
+    _check_bound(size, decompressed_bytes_max)
+    return size
+
+
 def _check_bound(size: int, decompressed_bytes_max: int) -> None:
     if size > decompressed_bytes_max:
         raise DecompressedTooLarge(f"the records may decompress to more than {decompressed_bytes_max} bytes")
@@ -81,8 +102,10 @@ def _gunzip(data: Buffer, decompressed_bytes_max: int) -> Buffer:
     """Gzip has the size only at its end, where it can be wrong: decompress up to the limit."""
     parts: list[bytes] = []
     room = decompressed_bytes_max
+    members = Blocks(decompressed_bytes_max)
     rest: Buffer = data
     while len(rest):
+        members.count()
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         part = member.decompress(rest, room + 1)
         _check_bound(len(part), room)
@@ -99,26 +122,39 @@ def _snappy(data: Buffer) -> Buffer:
 
 
 def _unsnappy(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    if bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
-        return _unsnappy_blocks(memoryview(data)[_XERIAL_HEADER_SIZE:], decompressed_bytes_max)
-    return _unsnappy_block(data, decompressed_bytes_max)
-
-
-def _unsnappy_blocks(data: memoryview, decompressed_bytes_max: int) -> Buffer:
-    """Read the format of Java's library. The version after the magic is ignored: some writers swap its bytes."""
+    if not _is_xerial(data):
+        return _unsnappy_block(data, decompressed_bytes_max)
     out = bytearray()
-    at = 0
-    while at < len(data):
-        start = at + 4
-        at = start + int.from_bytes(data[at:start])
-        if at > len(data):
-            raise InvalidBatch("the compressed records are truncated")
-        out += _unsnappy_block(data[start:at], decompressed_bytes_max - len(out))
+    for block in _xerial_blocks(data, Blocks(decompressed_bytes_max)):
+        out += _unsnappy_block(block, decompressed_bytes_max - len(out))
     return out
 
 
-def _unsnappy_block(data: Buffer, decompressed_bytes_max: int) -> Buffer:
+def _snappy_bytes_max(data: Buffer, blocks: Blocks) -> int:
     """Raw Snappy starts with its size, and the library enforces it."""
+    if not _is_xerial(data):
+        return cramjam.snappy.decompress_raw_len(data)
+    return sum(cramjam.snappy.decompress_raw_len(block) for block in _xerial_blocks(data, blocks))
+
+
+def _is_xerial(data: Buffer) -> bool:
+    return bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+
+
+def _xerial_blocks(data: Buffer, blocks: Blocks) -> Iterator[memoryview]:
+    """Yield the blocks of Java's library. The version after the magic is ignored: some writers swap its bytes."""
+    view = memoryview(data)
+    at = _XERIAL_HEADER_SIZE
+    while at < len(view):
+        blocks.count()
+        start = at + 4
+        at = start + int.from_bytes(view[at:start])
+        if at > len(view):
+            raise InvalidBatch("the compressed records are truncated")
+        yield view[start:at]
+
+
+def _unsnappy_block(data: Buffer, decompressed_bytes_max: int) -> Buffer:
     _check_bound(cramjam.snappy.decompress_raw_len(data), decompressed_bytes_max)
     return memoryview(cramjam.snappy.decompress_raw(data))
 
@@ -130,7 +166,8 @@ def _lz4(data: Buffer) -> Buffer:
 
 
 def _unlz4(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    return _unpack_into(cramjam.lz4.decompress_into, data, lz4_bytes_max(data), decompressed_bytes_max)
+    size_max = lz4_bytes_max(data, Blocks(decompressed_bytes_max))
+    return _unpack_into(cramjam.lz4.decompress_into, data, size_max, decompressed_bytes_max)
 
 
 def _zstd(data: Buffer) -> Buffer:
@@ -138,7 +175,8 @@ def _zstd(data: Buffer) -> Buffer:
 
 
 def _unzstd(data: Buffer, decompressed_bytes_max: int) -> Buffer:
-    return _unpack_into(cramjam.zstd.decompress_into, data, zstd_bytes_max(data), decompressed_bytes_max)
+    size_max = zstd_bytes_max(data, Blocks(decompressed_bytes_max))
+    return _unpack_into(cramjam.zstd.decompress_into, data, size_max, decompressed_bytes_max)
 
 
 def _unpack_into(
@@ -161,4 +199,9 @@ _UNPACK: dict[int, Callable[[Buffer, int], Buffer]] = {
     Compression.SNAPPY: _unsnappy,
     Compression.LZ4: _unlz4,
     Compression.ZSTD: _unzstd,
+}
+_BOUND: dict[int, Callable[[Buffer, Blocks], int]] = {
+    Compression.SNAPPY: _snappy_bytes_max,
+    Compression.LZ4: lz4_bytes_max,
+    Compression.ZSTD: zstd_bytes_max,
 }

@@ -1,7 +1,8 @@
 """The maximum decompressed size of a compressed frame, found by walking its blocks without decompressing them.
 
 The declared size of a frame can be wrong, and frames can be concatenated; but each format limits the decompressed size
-of a block. So a decompression bomb is recognised before any memory is allocated for it.
+of a block. So a decompression bomb is recognised before any memory is allocated for it. Blocks are counted too: a
+megabyte of empty ones yields nothing, and takes longer to walk than most data takes to decompress.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from flymq.model.errors import InvalidBatch
+from flymq.model.errors import DecompressedTooLarge, InvalidBatch
 from flymq.record.header import Buffer
 
 _SKIPPABLE_MAGIC = 0x184D2A5  # its low 4 bits are free
@@ -20,26 +21,42 @@ _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK_BYTES_MAX = 128 << 10
 _ZSTD_STORED, _ZSTD_REPEATED = 0, 1
 
+_BLOCKS_MIN = 1 << 10
+_BLOCK_BYTES_USUAL_MIN = 1 << 10
+
 _Frame: TypeAlias = tuple[int, int]
 """The maximum decompressed size of a frame, and the position after it."""
 
 
-def lz4_bytes_max(data: Buffer) -> int:
+class Blocks:
+    """Counts the blocks, frames or members of compressed data, up to a limit."""
+
+    def __init__(self, decompressed_bytes_max: int) -> None:
+        self._left = _BLOCKS_MIN + decompressed_bytes_max // _BLOCK_BYTES_USUAL_MIN
+
+    def count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise DecompressedTooLarge("the compressed records consist of too many small blocks")
+
+
+def lz4_bytes_max(data: Buffer, blocks: Blocks) -> int:
     """Return the maximum decompressed size of these LZ4 frames."""
-    return _bytes_max(data, _LZ4_MAGIC, _walk_lz4)
+    return _bytes_max(data, _LZ4_MAGIC, _walk_lz4, blocks)
 
 
-def zstd_bytes_max(data: Buffer) -> int:
+def zstd_bytes_max(data: Buffer, blocks: Blocks) -> int:
     """Return the maximum decompressed size of these Zstandard frames."""
-    return _bytes_max(data, _ZSTD_MAGIC, _walk_zstd)
+    return _bytes_max(data, _ZSTD_MAGIC, _walk_zstd, blocks)
 
 
-def _bytes_max(data: Buffer, magic: int, walk: Callable[[Buffer, int], _Frame]) -> int:
+def _bytes_max(data: Buffer, magic: int, walk: Callable[[Buffer, int, Blocks], _Frame], blocks: Blocks) -> int:
     total = at = 0
     while at < len(data):
+        blocks.count()
         found = _number(data, at, 4)
         if found == magic:
-            frame_bytes_max, at = walk(data, at + 4)
+            frame_bytes_max, at = walk(data, at + 4, blocks)
             total += frame_bytes_max
         elif found >> 4 == _SKIPPABLE_MAGIC:
             at += 8 + _number(data, at + 4, 4)
@@ -48,7 +65,7 @@ def _bytes_max(data: Buffer, magic: int, walk: Callable[[Buffer, int], _Frame]) 
     return total
 
 
-def _walk_lz4(data: Buffer, at: int) -> _Frame:
+def _walk_lz4(data: Buffer, at: int, blocks: Blocks) -> _Frame:
     flags, descriptor = _number(data, at, 1), _number(data, at + 1, 1)
     block_bytes_max = _LZ4_BLOCK_BYTES_MAX.get(descriptor >> 4 & 7)
     if flags >> 6 != 1 or block_bytes_max is None:
@@ -59,6 +76,7 @@ def _walk_lz4(data: Buffer, at: int) -> _Frame:
     checksum_size = 4 if flags & 0x10 else 0
     total = 0
     while word := _number(data, at, 4):
+        blocks.count()
         size = word & 0x7FFFFFFF
         is_stored = word >> 31
         total += size if is_stored else min(block_bytes_max, size * _LZ4_RATIO_MAX)
@@ -67,7 +85,7 @@ def _walk_lz4(data: Buffer, at: int) -> _Frame:
     return total if content_size is None else min(total, content_size), end
 
 
-def _walk_zstd(data: Buffer, at: int) -> _Frame:
+def _walk_zstd(data: Buffer, at: int, blocks: Blocks) -> _Frame:
     flags = _number(data, at, 1)
     is_single_segment = flags >> 5 & 1
     at += 1 + (1 - is_single_segment) + (0, 1, 2, 4)[flags & 3]
@@ -76,6 +94,7 @@ def _walk_zstd(data: Buffer, at: int) -> _Frame:
     at += content_size_bytes
     total = is_last = 0
     while not is_last:
+        blocks.count()
         word = _number(data, at, 3)
         is_last, kind, size = word & 1, word >> 1 & 3, word >> 3
         total += size if kind in (_ZSTD_STORED, _ZSTD_REPEATED) else _ZSTD_BLOCK_BYTES_MAX

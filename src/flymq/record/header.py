@@ -39,6 +39,7 @@ LENGTH_END = 12  # the length field counts the bytes after it
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
+MAX_TIMESTAMP_AT = 35
 PRODUCER_ID_AT = 43  # then the producer epoch and the base sequence
 MAGIC = 2
 
@@ -179,7 +180,12 @@ def assign(buffer: bytearray | memoryview, position: int, *, base_offset: int, l
 def set_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> None:
     """Set the broker's time as the timestamp of all records, and update the checksum."""
     Struct(">h").pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
-    _OFFSET.pack_into(buffer, position + 35, now_ms)
+    set_max_timestamp(buffer, position, header, now_ms)
+
+
+def set_max_timestamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int) -> None:
+    """Set the latest time of the records, and update the checksum."""
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_AT, timestamp_ms)
     renew_checksum(buffer, position, header.size)
 
 

@@ -67,7 +67,10 @@ class Writer:
             base_sequence=-1 if producer_id < 0 else self.sequences.get(producer_id, 0),
             transactional=producer_id >= 0,
         )
+        compacted, self.log.config = self.log.config, self.log.config.with_changes({"cleanup.policy": "delete"})
+        # Records without a key are from before the topic was compacted.
         appended = self.log.append(bytes(batch), leader_epoch=0, now_ms=self.now_ms)
+        self.log.config = compacted
         offsets = range(appended.base_offset, appended.last_offset + 1)
         self.written.update(zip(offsets, records, strict=True))
         if producer_id < 0:

@@ -10,7 +10,7 @@ from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
 from flymq.record.control import Marker, MarkerType, encode_marker
-from flymq.record.header import split_batches
+from flymq.record.header import HEADER_SIZE, LENGTH_END, assign, parse_header, renew_checksum, split_batches
 from flymq.record.reading import parse_records
 from flymq.record.record import Record
 from flymq.storage.log import Log
@@ -41,6 +41,21 @@ def batch(*values: str | None, key: str | None = None, at_ms: int = NOW_MS, **fi
     return bytes(encode_batch(records, timestamp_ms=at_ms, **fields))
 
 
+def poison(count: int = 3, at_ms: int = NOW_MS) -> bytes:
+    """A batch with a right header and checksum, whose records are noise."""
+    good = batch(*["value"] * count, at_ms=at_ms)
+    return with_payload(good, b"\xff" * (len(good) - HEADER_SIZE))
+
+
+def with_payload(original: bytes, payload: bytes) -> bytes:
+    """The header of a batch in front of other bytes, with a right length and checksum."""
+    assert parse_header(original)
+    changed = bytearray(original[:HEADER_SIZE] + payload)
+    changed[8:LENGTH_END] = (len(changed) - LENGTH_END).to_bytes(4)
+    renew_checksum(changed, 0, len(changed))
+    return bytes(changed)
+
+
 def idempotent(producer_id: int, sequence: int, *values: str, epoch: int = 0, transactional: bool = False) -> bytes:
     return batch(
         *(values or ("value",)),
@@ -54,6 +69,16 @@ def idempotent(producer_id: int, sequence: int, *values: str, epoch: int = 0, tr
 def append(log: Log | MemoryLog, *batches: bytes, now_ms: int = NOW_MS) -> list[int]:
     """Append batches one after the other; return their base offsets."""
     return [log.append(each, leader_epoch=0, now_ms=now_ms).base_offset for each in batches]
+
+
+def append_unchecked(log: Log | MemoryLog, *batches: bytes) -> list[int]:
+    """Append batches as versions did that did not look at the records; return their base offsets."""
+    bases = []
+    for each in batches:
+        placed = bytearray(each)
+        assign(placed, 0, base_offset=log.end_offset, leader_epoch=0)
+        bases.append(log.append_as_is(bytes(placed), leader_epoch=0, now_ms=NOW_MS).base_offset)
+    return bases
 
 
 def end_transaction(log: Log | MemoryLog, producer_id: int, kind: MarkerType, epoch: int = 0) -> int:

@@ -361,7 +361,7 @@ def test_retention_leaves_segments_that_no_checkpoint_covers_yet() -> None:
 
 def test_a_topic_that_only_compacts_retains_everything() -> None:
     _, log = open_simulated(settings(segment_bytes=1024, retention_bytes=0, retention_ms=0, cleanup_policy="compact"))
-    append(log, *[batch("x" * 900)] * 3)
+    append(log, *[batch("x" * 900, key="k")] * 3)
     assert count_expired(log.segments, log.config, NOW_MS + 10**9) == 0
 
 

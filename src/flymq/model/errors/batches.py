@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flymq.model.errors.base import FlyMQError
 
 
@@ -10,6 +12,25 @@ class InvalidBatch(FlyMQError):
 
     code = "INVALID_BATCH"
     hint = "The batch was modified or truncated in transit; encode its records again and resend."
+
+
+class InvalidRecord(InvalidBatch):
+    """A record of the batch is invalid; nothing of the batch was written."""
+
+    code = "INVALID_RECORD"
+    hint = "Correct or leave out the records named, and send the others again."
+
+    def __init__(self, message: str = "", *, hint: str | None = None, indexes: Sequence[int] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.indexes = indexes
+        """The positions in the batch, from 0, of the invalid records."""
+
+
+class KeyRequired(InvalidRecord):
+    """A record of a compacted topic needs a key."""
+
+    code = "KEY_REQUIRED"
+    hint = "Give every record a key, or set the topic's cleanup.policy to delete."
 
 
 class CorruptBatch(InvalidBatch):

@@ -1,0 +1,220 @@
+"""What a client sends is checked record by record before any of it is written."""
+
+from __future__ import annotations
+
+import gzip
+from struct import pack_into
+from typing import Any
+
+import pytest
+from tests.unit.storage.batches import NOW_MS, append, batch, open_simulated, poison, records, settings, with_payload
+
+from flymq.model.errors import (
+    CorruptBatch,
+    DecompressedTooLarge,
+    EmptyBatch,
+    InvalidBatch,
+    InvalidRecord,
+    KeyRequired,
+)
+from flymq.record.batch import encode_batch
+from flymq.record.compression import Compression, compress
+from flymq.record.header import HEADER_SIZE, parse_header, renew_checksum
+from flymq.storage.batch_validation import CheckedBatches, check_in_thread, takes_long
+from flymq.storage.log import Log
+from flymq.storage.memory_log import MemoryLog
+
+PACKED = [each for each in Compression if each is not Compression.NONE]
+COMPACTED = [settings(cleanup_policy="compact"), settings(cleanup_policy="compact,delete")]
+
+
+def changed(original: bytes, at: int, layout: str, number: int) -> bytes:
+    """The batch with one field of its header set, and a right checksum."""
+    copy = bytearray(original)
+    pack_into(layout, copy, at, number)
+    renew_checksum(copy, 0, len(copy))
+    return bytes(copy)
+
+
+def counting(original: bytes, count: int) -> bytes:
+    """The batch with another number of records in its header."""
+    return changed(changed(original, 57, ">i", count), 23, ">i", count - 1)
+
+
+def refused(error: type[InvalidBatch], sent: bytes, config: Any = None) -> InvalidBatch:
+    """Send a batch to a log on disk and one in memory: both refuse it, and write nothing."""
+    _, log = open_simulated(config)
+    logs: list[Log | MemoryLog] = [log, MemoryLog("orders-0", config or settings())]
+    for each in logs:
+        append(each, batch("before", key="k"))
+        with pytest.raises(error) as caught:
+            append(each, sent)
+        assert each.end_offset == 1
+        append(each, batch("after", key="k"))
+        assert [record.value for record in records(each)] == [b"before", b"after"]
+    return caught.value
+
+
+# --- framing
+
+
+def test_noise_with_a_right_checksum_is_refused() -> None:
+    error = refused(InvalidRecord, poison())
+    assert error.message.startswith("record 0: ")
+
+
+def test_five_records_declared_and_one_present_is_refused() -> None:
+    assert "more records than its bytes can hold" in refused(InvalidBatch, counting(batch("one"), 5)).message
+    refused(InvalidRecord, counting(batch("one" * 100), 5))
+
+
+def test_more_records_than_declared_are_refused() -> None:
+    assert "after the last record" in refused(InvalidBatch, counting(batch("one", "two"), 1)).message
+
+
+def test_an_empty_batch_that_declares_two_billion_records_is_refused() -> None:
+    refused(InvalidBatch, counting(with_payload(batch("one"), b""), (1 << 31) - 1))
+
+
+@pytest.mark.parametrize("count", [0, -1, -(1 << 31)])
+def test_a_batch_without_records_is_refused(count: int) -> None:
+    refused(EmptyBatch if count == 0 else InvalidBatch, changed(batch("one"), 57, ">i", count))
+
+
+def test_a_wrong_checksum_is_told_apart_from_wrong_records() -> None:
+    torn = bytearray(poison())
+    torn[-1] ^= 1
+    refused(CorruptBatch, bytes(torn))
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_noise_inside_a_compressed_batch_is_refused(compression: Compression) -> None:
+    good = bytes(encode_batch([(b"k", b"v" * 500)] * 20, timestamp_ms=NOW_MS, compression=compression))
+    noise = bytes(compress(b"\xff" * 5_000, compression))
+    assert refused(InvalidRecord, with_payload(good, noise)).message.startswith("record 0: ")
+    refused(InvalidBatch, with_payload(good, good[HEADER_SIZE:-9]))
+    refused(InvalidBatch, with_payload(good, b""))
+    refused(InvalidRecord, counting(good, 21))
+    refused(InvalidBatch, counting(good, 19))
+
+
+def test_the_error_names_the_record() -> None:
+    payload = batch("a", "b", "c")[HEADER_SIZE:]
+    size = len(payload) // 3
+    renumbered = bytearray(payload)
+    renumbered[2 * size + 3] = 2  # offset delta 1 again
+    error = refused(InvalidRecord, with_payload(batch("a", "b", "c"), bytes(renumbered)))
+    assert isinstance(error, InvalidRecord)
+    assert error.indexes == [2]
+    assert "record 2" in error.message
+
+
+# --- time
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_wrong_latest_time_is_corrected_as_kafka_does(compression: Compression) -> None:
+    sent = bytes(
+        encode_batch([(b"k", b"v" * 300, (), NOW_MS), (b"k", b"v" * 300, (), NOW_MS + 50)], compression=compression)
+    )
+    _, log = open_simulated()
+    append(log, changed(sent, 35, ">q", -1))
+    run = log.read(0, bytes_max=1 << 20)
+    assert run is not None
+    assert run.read()[16:] == sent[16:]
+    found = log.find_time(NOW_MS + 1)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (1, NOW_MS + 50)
+
+
+# --- keys
+
+
+@pytest.mark.parametrize("config", COMPACTED, ids=["compact", "compact,delete"])
+@pytest.mark.parametrize("compression", Compression)
+def test_a_record_without_a_key_is_refused_in_a_compacted_topic_and_named(
+    compression: Compression, config: Any
+) -> None:
+    entries = [(b"k", b"v" * 300), (None, b"v" * 300), (b"", b"v" * 300), (None, None)]
+    sent = bytes(encode_batch(entries, timestamp_ms=NOW_MS, compression=compression))
+    error = refused(KeyRequired, sent, config)
+    assert isinstance(error, KeyRequired)
+    assert error.indexes == [1, 3]
+
+
+def test_a_record_without_a_key_is_welcome_in_other_topics() -> None:
+    _, log = open_simulated()
+    assert append(log, batch("a")) == [0]
+
+
+# --- bombs, and batches that take long
+
+
+def gzip_bomb(members: int = 1) -> bytes:
+    return gzip.compress(bytes(65 << 20), 1) + gzip.compress(b"") * (members - 1)
+
+
+def zstd_bomb() -> bytes:
+    block = ((128 << 10) << 3 | 2).to_bytes(3, "little") + b"x"
+    return bytes.fromhex("28b52ffd 0058") + block * 600 + (3).to_bytes(3, "little") + b"x"
+
+
+@pytest.mark.parametrize(
+    ("compression", "bomb"),
+    [
+        (Compression.GZIP, gzip_bomb()),
+        (Compression.GZIP, gzip_bomb(members=2)),
+        (Compression.GZIP, gzip.compress(b"") * 40_000),
+        (Compression.ZSTD, zstd_bomb()),
+        (Compression.SNAPPY, bytes.fromhex("ffffffff0f") + b"\0x"),
+        (Compression.SNAPPY, b"\x82SNAPPY\0" + bytes(8) + bytes.fromhex("00000001 00") * 150_000),
+    ],
+    ids=["gzip", "gzip that hides its size", "empty gzip", "zstd", "snappy", "empty snappy"],
+)
+def test_a_bomb_is_refused(compression: Compression, bomb: bytes) -> None:
+    header = changed(batch("one"), 21, ">h", compression)
+    refused(DecompressedTooLarge, with_payload(header, bomb))
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_small_batches_are_checked_at_once_and_large_ones_take_long(compression: Compression) -> None:
+    def encoded(size: int) -> bytes:
+        return bytes(encode_batch([(b"k", b"v" * 1_000)] * (size // 1_000), compression=compression))
+
+    assert not takes_long(encoded(200_000))
+    assert takes_long(encoded(9 << 20))
+    assert takes_long(batch("small") + encoded(9 << 20))
+
+
+def test_what_cannot_be_read_at_all_takes_no_time() -> None:
+    for noise in (b"", b"x", b"\xff" * 100, batch("x")[:40], poison(), changed(batch("one"), 21, ">h", 4)):
+        assert not takes_long(noise)
+
+
+def test_batches_checked_in_a_thread_are_written_without_another_look() -> None:
+    config = settings(max_message_bytes=64 << 20)
+    sent = bytes(encode_batch([(b"k", b"v" * 1_000)] * 20_000, timestamp_ms=NOW_MS, compression=Compression.ZSTD))
+    wrong_time = changed(sent, 35, ">q", 5)
+    checked = check_in_thread(wrong_time + batch("last"), config)
+    assert isinstance(checked, CheckedBatches)
+    assert checked == sent + batch("last")
+    _, log = open_simulated(config)
+    log.append(checked, leader_epoch=0, now_ms=NOW_MS)
+    assert len(records(log)) == 20_001
+    unread = CheckedBatches(poison())
+    log.append(unread, leader_epoch=0, now_ms=NOW_MS)
+    assert log.end_offset == 20_004
+
+
+def test_a_thread_refuses_what_would_be_refused_at_once() -> None:
+    with pytest.raises(InvalidRecord):
+        check_in_thread(poison(), settings())
+    with pytest.raises(KeyRequired):
+        check_in_thread(batch("one"), COMPACTED[0])
+    with pytest.raises(EmptyBatch):
+        check_in_thread(changed(batch("one"), 57, ">i", 0), settings())
+    torn = bytearray(batch("one"))
+    torn[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        check_in_thread(bytes(torn), settings())
+    assert parse_header(torn)
