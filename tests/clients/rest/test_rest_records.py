@@ -79,6 +79,19 @@ def test_each_record_fails_on_its_own(api: httpx.Client, topic: str) -> None:
     assert (answer.json()["written"], answer.json()["failed"]) == (2, 4)
 
 
+def test_a_record_without_a_key_is_refused_in_a_compacted_topic_and_the_others_are_written(
+    api: httpx.Client, topic: str
+) -> None:
+    api.post("/topics", json={"name": topic, "config": {"cleanup.policy": "compact"}}).raise_for_status()
+    answer = produce(api, topic, {"key": "a", "value": 1}, {"value": 2}, {"key": "b", "value": 3})
+    assert answer.status_code == 207
+    first, second, third = answer.json()["results"]
+    assert second["error"]["code"] == "KEY_REQUIRED"
+    assert second["error"]["status"] == 400
+    assert "error" not in first
+    assert "error" not in third
+
+
 def test_a_line_is_a_record(api: httpx.Client, topic: str) -> None:
     lines = b"".join(b'{"partition": 0, "value": %d}\n' % number for number in range(20_000))
     answer = api.post(f"/topics/{topic}/records", content=lines, headers=NDJSON)

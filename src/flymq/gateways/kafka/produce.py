@@ -7,8 +7,9 @@ from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.delivery import Acks
-from flymq.model.errors import FlyMQError
+from flymq.model.errors import FlyMQError, InvalidRecord
 from flymq.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -59,7 +60,10 @@ def _respond(request: ProduceRequest, produced: Produced) -> ProduceResponse:
 
 def _partition(number: int, part: PartProduced) -> PartitionProduceResponse:
     if isinstance(part, FlyMQError):
-        return PartitionProduceResponse(number, code_of(part), -1, error_message=part.message)
+        response = PartitionProduceResponse(number, code_of(part), -1, error_message=part.message)
+        if isinstance(part, InvalidRecord):
+            response.record_errors = [BatchIndexAndErrorMessage(index, part.message) for index in part.indexes]
+        return response
     return PartitionProduceResponse(number, ErrorCode.NONE, part.base_offset, part.append_time_ms, part.start_offset)
 
 

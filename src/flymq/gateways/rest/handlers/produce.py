@@ -34,7 +34,7 @@ from flymq.gateways.rest.schema import shapes
 from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks
-from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, KeyRequired
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -173,12 +173,15 @@ class _Writing:
         """Encode the records and choose their partitions."""
         parts: dict[int, _Part] = {}
         topic, now_ms = self._topic, self._call.rest.shared.clock.now_ms()
+        needs_key = topic.config.cleanup_policy.compacts  # the log would refuse the others of the batch with it
         for place, record in enumerate(records, first):
             try:
                 value = to_bytes(record.value, record.encoding or self.encoding, "value")
                 key = to_bytes(record.key, record.key_encoding or self.key_encoding, "key")
                 headers = to_headers(record.headers) if record.headers else []
-            except InvalidRequest as error:
+                if needs_key and key is None:
+                    raise KeyRequired
+            except (InvalidRequest, KeyRequired) as error:
                 self._refuse([place], error)
                 continue
             if record.partition is not None:
