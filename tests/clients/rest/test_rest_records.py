@@ -80,10 +80,10 @@ def test_each_record_fails_on_its_own(api: httpx.Client, topic: str) -> None:
 
 
 def test_a_record_without_a_key_is_refused_in_a_compacted_topic_and_the_others_are_written(
-    api: httpx.Client, topic: str
+    api: httpx.Client,
 ) -> None:
-    api.post("/topics", json={"name": topic, "config": {"cleanup.policy": "compact"}}).raise_for_status()
-    answer = produce(api, topic, {"key": "a", "value": 1}, {"value": 2}, {"key": "b", "value": 3})
+    api.post("/topics", json={"name": "prices", "config": {"cleanup.policy": "compact"}}).raise_for_status()
+    answer = produce(api, "prices", {"key": "a", "value": 1}, {"value": 2}, {"key": "b", "value": 3})
     assert answer.status_code == 207
     first, second, third = answer.json()["results"]
     assert second["error"]["code"] == "KEY_REQUIRED"
