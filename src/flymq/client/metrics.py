@@ -59,6 +59,7 @@ class ClientMetrics:
     records_received: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    batches_skipped: int = 0
     client_id: str = ""
     request_latency: Histogram = field(default_factory=Histogram)
 
@@ -87,6 +88,7 @@ class Counters:
         self.records_received = 0
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.batches_skipped = 0
 
     def snapshot(self) -> ClientMetrics:
         latency = self.latency.copy()
@@ -107,6 +109,7 @@ class Counters:
             records_received=self.records_received,
             bytes_sent=self.bytes_sent,
             bytes_received=self.bytes_received,
+            batches_skipped=self.batches_skipped,
             client_id=self.client_id,
             request_latency=latency,
         )
@@ -127,6 +130,11 @@ _COUNTERS: Sequence[tuple[str, str, Callable[[ClientMetrics], float]]] = (
     ("flymq_client_records_received_total", "Records read.", lambda each: each.records_received),
     ("flymq_client_bytes_sent_total", "Bytes sent.", lambda each: each.bytes_sent),
     ("flymq_client_bytes_received_total", "Bytes received.", lambda each: each.bytes_received),
+    (
+        "flymq_client_batches_skipped_total",
+        "Batches that could not be decoded and were skipped.",
+        lambda each: each.batches_skipped,
+    ),
 )
 
 

@@ -91,6 +91,7 @@ class ConsumerSettings(TypedDict, total=False):
     prefetch_bytes: int
     prefetch_total_bytes: int
     poll_records_max: int
+    on_corrupt_batch: str
     auto_commit: bool
     auto_commit_interval_ms: int
     session_timeout_ms: int
@@ -191,6 +192,7 @@ class ConsumerConfig:
     prefetch_bytes: int = 2 << 20
     prefetch_total_bytes: int = 64 << 20
     poll_records_max: int = 500
+    on_corrupt_batch: str = "raise"
     auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     session_timeout_ms: int = 30_000
@@ -204,6 +206,8 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         if self.start not in ("earliest", "latest", "none"):
             raise InvalidSetting(f"`start` takes 'earliest', 'latest' or 'none', not {self.start!r}")
+        if self.on_corrupt_batch not in ("raise", "skip"):
+            raise InvalidSetting(f"`on_corrupt_batch` takes 'raise' or 'skip', not {self.on_corrupt_batch!r}")
         object.__setattr__(self, "isolation", _parse_isolation(self.isolation))
         _check_at_least(self, 0, "fetch_wait_ms", "fetch_bytes_min")
         _check_at_least(self, 1, "fetch_bytes_max", "partition_bytes_max", "prefetch_bytes", "poll_records_max")

@@ -10,13 +10,14 @@ batch. Records of the aborted transactions that are listed in a fetch response a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from flymq.model.errors import InvalidBatch
 from flymq.record import codec
 from flymq.record.batch import unpack
 from flymq.record.compression import DECOMPRESSED_BYTES_MAX
 from flymq.record.control import MarkerType, parse_marker
-from flymq.record.header import Buffer, check_checksum, split_batches
+from flymq.record.header import BatchHeader, Buffer, check_checksum, split_batches
 from flymq.record.record import Pair, Record, Row
 from flymq.record.shapes import Section
 
@@ -65,6 +66,18 @@ def end_offset(run: Buffer) -> int | None:
     return end
 
 
+def intact_part(run: Buffer) -> tuple[memoryview, InvalidBatch | None]:
+    """Return the batches of `run` before the first header that cannot be one, and what is wrong with that."""
+    view = memoryview(run)
+    end = 0
+    try:
+        for position, header in split_batches(run):
+            end = position + header.size
+    except InvalidBatch as error:
+        return view[:end], error
+    return view, None
+
+
 def first_record_at(
     run: Buffer, timestamp_ms: int, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Record | None:
@@ -79,22 +92,73 @@ def first_record_at(
     return None
 
 
+class BrokenBatch(NamedTuple):
+    """A batch that cannot be decoded, in a run."""
+
+    position: int
+    size: int
+    offset: int
+    """The first offset of it that the reader wanted."""
+    next_offset: int
+    error: InvalidBatch
+
+
+def find_broken(run: Buffer, start_offset: int = 0, aborted: Sequence[Aborted] = ()) -> BrokenBatch | None:
+    """Return the first batch that stops a reader at `start_offset`; None if all can be decoded.
+
+    It costs as much as decoding: for a run that could not be. A header that cannot be one raises its error, since the
+    end of such a batch is unknown.
+    """
+    visibility = _Visibility(start_offset, aborted)
+    for position, header in split_batches(run):
+        try:
+            if visibility.shows(run, position, header):
+                codec.parse_records([unpack(run, position, header, DECOMPRESSED_BYTES_MAX)], start_offset)
+        except InvalidBatch as error:
+            offset = max(header.base_offset, start_offset)
+            return BrokenBatch(position, header.size, offset, max(header.next_offset, offset + 1), error)
+    return None
+
+
+def cut_out(run: Buffer, broken: BrokenBatch) -> bytes:
+    """Return the run without a batch."""
+    view = memoryview(run)
+    return b"".join((view[: broken.position], view[broken.position + broken.size :]))
+
+
 def visible(
     run: Buffer, start_offset: int, aborted: Sequence[Aborted], decompressed_bytes_max: int
 ) -> Iterator[Section]:
     """Yield the decompressed records of each batch that a reader at `start_offset` may see."""
-    coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
-    aborting: set[int] = set()
+    visibility = _Visibility(start_offset, aborted)
     for position, header in split_batches(run):
-        check_checksum(run, position, header)
+        if visibility.shows(run, position, header):
+            yield unpack(run, position, header, decompressed_bytes_max)
+
+
+class _Visibility:
+    """Which batches of a run a reader sees. Asked batch by batch, in order."""
+
+    def __init__(self, start_offset: int, aborted: Sequence[Aborted]) -> None:
+        self._start_offset = start_offset
+        self._coming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+        self._aborting: set[int] = set()
+
+    def shows(self, run: Buffer, position: int, header: BatchHeader) -> bool:
+        """Whether the reader sees the next batch, whose checksum is right then."""
+        coming, aborting = self._coming, self._aborting
+        is_wanted = header.last_offset >= self._start_offset
+        if is_wanted:
+            check_checksum(run, position, header)
         while coming and coming[-1][1] <= header.last_offset:
             aborting.add(coming.pop()[0])
         is_aborting = header.is_transactional and header.producer_id in aborting
         if header.is_control:
-            if is_aborting and _is_abort(run, position):
+            # One before the start was read, or skipped because it is broken: it ended the transaction either way.
+            if is_aborting and (not is_wanted or _is_abort(run, position)):
                 aborting.remove(header.producer_id)
-        elif header.last_offset >= start_offset and not is_aborting:
-            yield unpack(run, position, header, decompressed_bytes_max)
+            return False
+        return is_wanted and not is_aborting
 
 
 def _is_abort(run: Buffer, position: int) -> bool:

@@ -204,7 +204,8 @@ class ReadOptions(ConnectionOptions):
     fail_on_data_loss: bool = _option(
         True,
         _boolean,
-        "Whether the query fails if records were deleted before it read them; otherwise it continues with the rest.",
+        "Whether the query fails if records were deleted before it read them, or cannot be decoded; otherwise it "
+        "continues with the rest.",
         takes="true, false",
     )
     max_offsets_per_trigger: int | None = _option(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
+from tests.unit.storage.batches import poison
 
 from flymq.client.encryption import Cipher, generate_key
 from flymq.model.delivery import TimestampType
-from flymq.model.errors import InvalidColumns, WrongEncryptionKey
+from flymq.model.errors import InvalidColumns, UnreadableBatch, WrongEncryptionKey
+from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.control import Marker, MarkerType, encode_marker
 from flymq.record.header import assign
 from flymq.spark.source.columns import RangeColumns, check_schema, full_schema
+from flymq.spark.source.corrupt_batches import parse_run
 from flymq.spark.source.fetching import Run
 from flymq.spark.source.planning import OffsetRange
 
@@ -80,3 +83,17 @@ def test_columns_that_topics_do_not_have_are_refused() -> None:
         check_schema(StructType().add("amount", "double"))
     with pytest.raises(InvalidColumns, match="the column offset is bigint, not int"):
         check_schema(StructType().add("offset", "integer"))
+
+
+def test_a_batch_that_cannot_be_decoded_is_named_or_left_out() -> None:
+    run = run_of(batch_of("a"), bytearray(poison(3)), batch_of("c"), bytearray(poison(3)))
+    name = TopicPartition("t", 4)
+
+    def values(run: Run) -> list[object]:
+        return [row["value"] for row in parse(run, end=12)]
+
+    with pytest.raises(UnreadableBatch, match="t-4 at offset 3: ") as caught:
+        parse_run(run, name, values, fail_on_data_loss=True)
+    assert "failOnDataLoss" in caught.value.hint
+    left = parse_run(run, name, values, fail_on_data_loss=False)
+    assert left == [b"a0", b"a1", b"a2", b"c0", b"c1", b"c2"]

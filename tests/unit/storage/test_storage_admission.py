@@ -7,7 +7,17 @@ from struct import pack_into
 from typing import Any
 
 import pytest
-from tests.unit.storage.batches import NOW_MS, append, batch, open_simulated, poison, records, settings, with_payload
+from tests.unit.storage.batches import (
+    NOW_MS,
+    append,
+    append_unchecked,
+    batch,
+    open_simulated,
+    poison,
+    records,
+    settings,
+    with_payload,
+)
 
 from flymq.model.errors import (
     CorruptBatch,
@@ -218,3 +228,25 @@ def test_a_thread_refuses_what_would_be_refused_at_once() -> None:
     with pytest.raises(CorruptBatch):
         check_in_thread(bytes(torn), settings())
     assert parse_header(torn)
+
+
+# --- what older versions let in
+
+
+def test_a_search_by_time_passes_over_a_batch_of_noise() -> None:
+    _, on_disk = open_simulated()
+    logs: list[Log | MemoryLog] = [on_disk, MemoryLog("orders-0", settings())]
+    for log in logs:
+        append(log, batch("a", at_ms=NOW_MS))
+        append_unchecked(log, poison(3, at_ms=NOW_MS + 1))
+        append(log, batch("b", at_ms=NOW_MS + 2))
+        found = [log.find_time(NOW_MS + each) for each in range(4)]
+        assert [None if each is None else each.offset for each in found] == [0, 1, 4, None]
+        latest = log.find_latest_time()
+        assert latest is not None
+        assert latest.offset == 4
+
+
+def test_a_copy_takes_what_its_leader_has() -> None:
+    _, log = open_simulated()
+    assert append_unchecked(log, batch("a"), poison(3), batch("b")) == [0, 1, 4]

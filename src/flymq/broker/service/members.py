@@ -33,7 +33,7 @@ from flymq.model.errors import (
     UnknownMember,
 )
 from flymq.model.names import TopicPartition
-from flymq.record.reading import end_offset, parse_records
+from flymq.record.reading import end_offset
 from flymq.record.record import Record
 
 MEMBERS_MAX = 1_000
@@ -120,7 +120,7 @@ class Reader:
 
     def _take_part(self, read: PartitionRead, run: bytes, limit: int) -> PartTaken:
         offset = self.positions[read.name]
-        found = parse_records(run, start_offset=offset, aborted=read.aborted)
+        found = self._records.skipped.parse(read.name, run, offset, read.aborted)
         next_offset = found[limit].offset if len(found) > limit else (end_offset(run) or offset)
         return PartTaken(read.name, found[:limit], next_offset, read.high_watermark)
 

@@ -25,10 +25,19 @@ from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import Gate, Operation, Resource
+from flymq.broker.service.skipped_batches import SkippedBatches
 from flymq.cluster.image import Image, Topic
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks, Isolation
-from flymq.model.errors import BrokerUnavailable, FlyMQError, InternalError, OffsetOutOfRange, RecordNotFound
+from flymq.model.errors import (
+    BrokerUnavailable,
+    FlyMQError,
+    InternalError,
+    InvalidBatch,
+    OffsetOutOfRange,
+    RecordNotFound,
+    UnreadableBatch,
+)
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import Buffer
@@ -167,6 +176,7 @@ class Records:
         self._clock = clock
         self._limits = limits
         self._next_partition: dict[str, int] = {}
+        self.skipped = SkippedBatches()
 
     # --- write
 
@@ -318,7 +328,10 @@ class Records:
         self._gate.check_read(caller, name.topic)
         read = self._replicas.get(name).read(offset, bytes_max=0, view=View.of(isolation))
         run = b"" if read.slice is None else read.slice.read()
-        found = parse_records(run, start_offset=offset, aborted=read.aborted)
+        try:
+            found = parse_records(run, start_offset=offset, aborted=read.aborted)
+        except InvalidBatch as error:
+            raise UnreadableBatch(f"{name} at offset {offset}: the batch cannot be decoded: {error.message}") from error
         if not found or found[0].offset != offset:
             raise RecordNotFound(f"{name} has no record at offset {offset}")
         self._accounts.fetched(caller, [read])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from flymq.model.errors import (
     OffsetOutOfRange,
     PartitionNotFound,
     RebalanceInProgress,
+    UnreadableBatch,
     UnreadableRecord,
 )
 from flymq.model.names import TopicPartition
@@ -38,6 +40,8 @@ from flymq.wire.native.messages.records import AT_EARLIEST, AT_LATEST
 
 if TYPE_CHECKING:
     from flymq.client.tracing import Tracing
+
+logger = logging.getLogger(__name__)
 
 
 class RebalanceListener(Protocol):
@@ -189,11 +193,12 @@ class AsyncConsumer:
         return None if polled is None else (polled.cursor, polled.take(len(polled)))
 
     def skip(self, error: UnreadableRecord) -> None:
-        """Skip a record that could not be read."""
+        """Skip a record, or a batch of them, that could not be read."""
+        next_offset = error.next_offset if isinstance(error, UnreadableBatch) else error.offset + 1
         cursor = self._cursor(error.topic, error.partition)
         if cursor.runs and cursor.runs[0].start_offset == error.offset:
-            cursor.runs[0] = cursor.runs[0]._replace(start_offset=error.offset + 1)
-            cursor.position = error.offset + 1
+            cursor.runs[0] = cursor.runs[0]._replace(start_offset=next_offset)
+            cursor.position = next_offset
 
     def _fill(self, polled: PolledRecords | None, limit: int) -> list[ConsumerRecord]:
         """Take up to `limit` records from what is already fetched."""
@@ -204,7 +209,14 @@ class AsyncConsumer:
                 self._taken.append(polled)
                 records += taken
             self.polled = polled if len(polled) else None
-            polled = self.polled or (None if len(records) >= limit else self._open_next())
+            polled = self.polled
+            if polled is None and len(records) < limit:
+                try:
+                    polled = self._open_next()
+                except FlyMQError:
+                    if not records:
+                        raise
+                    break  # the records come first; the next poll meets the error again
         return records
 
     def _release(self) -> None:
@@ -237,7 +249,10 @@ class AsyncConsumer:
             except UnreadableRecord as error:
                 cursor.position = error.offset
                 self._fetcher.put_back(cursor, run._replace(start_offset=error.offset))
-                raise
+                if not isinstance(error, UnreadableBatch) or self._config.on_corrupt_batch == "raise":
+                    raise
+                self._skip_batch(error)
+                continue
             if rest is not None:
                 self._fetcher.put_back(cursor, rest)
             next_offset = run.next_offset if rest is None else rest.start_offset
@@ -246,6 +261,11 @@ class AsyncConsumer:
                 return PolledRecords(cursor, records, next_offset)
             cursor.position = next_offset
         return None
+
+    def _skip_batch(self, error: UnreadableBatch) -> None:
+        logger.warning("%s; %d offsets skipped", error.message, error.next_offset - error.offset)
+        self._cluster.counters.batches_skipped += 1
+        self.skip(error)
 
     # --- position ---------------------------------------------------------------------------------------------------
 

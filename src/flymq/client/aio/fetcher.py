@@ -16,11 +16,12 @@ from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.connection import Connection
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.cursor import Cursor, FetchedRun
+from flymq.client.decoding import unreadable_batch
 from flymq.client.settings import ConsumerConfig
 from flymq.host.tasks import Tasks
 from flymq.model.errors import FlyMQError, OffsetOutOfRange, RequestTimedOut
 from flymq.model.names import TopicPartition
-from flymq.record.reading import end_offset
+from flymq.record.reading import end_offset, intact_part
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.messages.records import (
@@ -216,15 +217,14 @@ class Fetcher:
             return
         cursor.attempts = 0
         cursor.high_watermark = part.high_watermark
-        batches = memoryview(part.batches)
-        try:
-            next_offset = end_offset(batches)
-        except FlyMQError as error:
-            self._failed(cursor, version, error)
-            return
+        batches, fault = intact_part(part.batches)
+        next_offset = end_offset(batches)
         if next_offset is not None and next_offset > cursor.fetch_offset:
             cursor.add_run(FetchedRun(batches, cursor.fetch_offset, next_offset, part.aborted))
             self._mark_ready(cursor)
+        elif fault is not None:
+            error = unreadable_batch(cursor.topic, cursor.partition, cursor.fetch_offset, -1, fault)
+            self._failed(cursor, version, error)
 
     def _timed_out(self, connection: Connection, leader: int, request_id: int, asked: Sequence[Asked]) -> None:
         connection.abandon(request_id)

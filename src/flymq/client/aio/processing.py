@@ -24,7 +24,7 @@ from flymq.client.progress import Progress
 from flymq.client.records import ConsumerRecord
 from flymq.client.retry import Backoff
 from flymq.client.settings import ProducerConfig
-from flymq.model.errors import InvalidSetting, UnreadableRecord
+from flymq.model.errors import InvalidSetting, UnreadableBatch, UnreadableRecord
 from flymq.wire.native.messages.records import Consume
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class ParallelWork:
             try:
                 taken = await self._consumer.take_all()
             except UnreadableRecord as error:
-                if self._dead_letters is None:
-                    raise
+                if self._dead_letters is None or isinstance(error, UnreadableBatch):
+                    raise  # of a whole batch nothing is known that could be a dead letter
                 await self._send_to_dead_letters(error.topic, error.partition, error.offset, error)
                 self._consumer.skip(error)
                 continue

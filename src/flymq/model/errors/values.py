@@ -38,6 +38,15 @@ class UnreadableRecord(FlyMQError):
     value: bytes | None = None
 
 
+class UnreadableBatch(UnreadableRecord):
+    """A batch of records cannot be decoded: those from `offset` to before `next_offset` are lost to this reader."""
+
+    code = "UNREADABLE_BATCH"
+    hint = "To go on without it, pass the error to the consumer's `skip`, or set on_corrupt_batch='skip'."
+    next_offset: int = -1
+    """-1: not even the end of the batch is known."""
+
+
 class DeserializationFailed(UnreadableRecord):
     """The deserializer rejected a record."""
 

@@ -152,6 +152,11 @@ def _storage(measured: Measured) -> Iterator[str]:
         "Records of internal topics that could not be read at start and were skipped.",
         ("", broker.set_aside.records),
     )
+    yield from counters(
+        "flymq_batches_skipped_total",
+        "Batches that could not be decoded for a reader over HTTP and were skipped.",
+        [("", broker.service.records.skipped.count)],
+    )
     yield from histograms(
         "flymq_fsync_duration_seconds",
         "Fsync latency; one fsync serves many producers.",

@@ -12,7 +12,8 @@ from flymq.spark.archive.files import write_piece
 from flymq.spark.archive.manifest import Piece
 from flymq.spark.broker_connection import connect
 from flymq.spark.options import ReadOptions
-from flymq.spark.source.fetching import RangeFetch
+from flymq.spark.source.corrupt_batches import parse_run
+from flymq.spark.source.fetching import RangeFetch, Run
 from flymq.spark.source.planning import OffsetRange
 
 FETCH_BYTES = 8 << 20
@@ -25,6 +26,9 @@ def archive_range(root: Path, options: ReadOptions, range_: OffsetRange, attempt
 
 
 def _batches(options: ReadOptions, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def parse(run: Run) -> pa.RecordBatch:
+        return archive_columns(run.batches, run.start_offset, range_.end, run.aborted)
+
     fetch = RangeFetch(
         connect(options.connection(), expects_broker=True),
         isolation=options.isolation,
@@ -32,4 +36,4 @@ def _batches(options: ReadOptions, range_: OffsetRange) -> Iterator[pa.RecordBat
         fail_on_data_loss=options.fail_on_data_loss,
     )
     for run in fetch.runs(range_):
-        yield archive_columns(run.batches, run.start_offset, range_.end, run.aborted)
+        yield parse_run(run, range_.name, parse, fail_on_data_loss=options.fail_on_data_loss)

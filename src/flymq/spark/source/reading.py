@@ -11,6 +11,7 @@ from flymq.spark.broker_connection import connect
 from flymq.spark.error_messages import hints_in_errors
 from flymq.spark.options import ReadOptions
 from flymq.spark.source.columns import RangeColumns
+from flymq.spark.source.corrupt_batches import parse_run
 from flymq.spark.source.fetching import RangeFetch
 from flymq.spark.source.planning import OffsetRange
 
@@ -28,4 +29,6 @@ def read_range(options: ReadOptions, schema: StructType, range_: OffsetRange | N
         )
         columns = RangeColumns(schema, range_, options.cipher())
         for run in fetch.runs(range_):
-            yield from columns.parse(run)
+            yield from parse_run(
+                run, range_.name, lambda run: list(columns.parse(run)), fail_on_data_loss=options.fail_on_data_loss
+            )
