@@ -26,6 +26,7 @@ from flymq.broker.service.groups import Groups as GroupService
 from flymq.broker.service.members import Members
 from flymq.broker.service.records import FetchLimits, Records
 from flymq.broker.service.service import Service
+from flymq.broker.service.slow_appends import SlowAppends
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions as TransactionService
 from flymq.cluster.catalog import Catalog
@@ -156,7 +157,9 @@ def _service(
     """Build the front door."""
     config, accounts, gate, clock = at.config, at.accounts, Gate(), at.host.clock
     limits = FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max)
-    records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits)
+    slow_appends = SlowAppends(at.host.new_threads("records", 1))
+    at.undo.push_async_callback(slow_appends.close)
+    records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits, slow_appends)
     group_service = GroupService(groups, records, gate, clock)
     members = Members(records, group_service, at.tasks)
 

@@ -26,6 +26,7 @@ from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.skipped_batches import SkippedBatches
+from flymq.broker.service.slow_appends import SlowAppends
 from flymq.cluster.image import Image, Topic
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks, Isolation
@@ -70,6 +71,10 @@ PartProduced = Written | FlyMQError
 """The result for one partition. Each partition succeeds or fails on its own."""
 
 
+Acknowledged = asyncio.Future[None] | asyncio.Future[Written]
+"""Done when a part is acknowledged; with its offsets if they were not known before."""
+
+
 class Decision(PromptFuture[None]):
     """Done when each part of a produce request is acknowledged or has an error."""
 
@@ -78,7 +83,7 @@ class Decision(PromptFuture[None]):
     def __init__(
         self,
         parts: list[PartProduced],
-        unsafe: Sequence[tuple[int, asyncio.Future[None]]],
+        unsafe: Sequence[tuple[int, Acknowledged]],
         fail: Callable[[FlyMQError], None],
     ) -> None:
         """`unsafe`: positions in `parts`, and what each of them waits for."""
@@ -90,7 +95,7 @@ class Decision(PromptFuture[None]):
         for _, safe in unsafe:
             safe.add_done_callback(self._one_is_done)
 
-    def _one_is_done(self, _: asyncio.Future[None]) -> None:
+    def _one_is_done(self, _: Acknowledged) -> None:
         self._left -= 1
         if self._left:
             return
@@ -99,12 +104,14 @@ class Decision(PromptFuture[None]):
             if error is not None:
                 self._parts[at] = failure = error if isinstance(error, FlyMQError) else InternalError()
                 self._fail(failure)
+            elif (written := safe.result()) is not None:
+                self._parts[at] = written
         self.set_result(None)
 
 
 @dataclass(slots=True)
 class Produced:
-    """The result of a produce request. `parts` are final once `decided` is done; None: they are already."""
+    """The result of a produce request. `parts` are final once `decided` is done, their offsets too; None: already."""
 
     parts: list[PartProduced]
     """In the order of the request."""
@@ -155,7 +162,7 @@ class ProducerInfo(NamedTuple):
 class Records:
     """Operations on records."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # assembled once, in server/open_broker.py
         self,
         image: Image,
         replicas: Replicas,
@@ -165,6 +172,7 @@ class Records:
         accounts: Accounts,
         clock: Clock,
         limits: FetchLimits,
+        slow_appends: SlowAppends,
     ) -> None:
         self._image = image
         self._replicas = replicas
@@ -177,6 +185,7 @@ class Records:
         self._limits = limits
         self._next_partition: dict[str, int] = {}
         self.skipped = SkippedBatches()
+        self._slow_appends = slow_appends
 
     # --- write
 
@@ -190,32 +199,43 @@ class Records:
     ) -> Produced:
         """Append batches to existing topics."""
         produced: list[PartProduced] = []
-        unsafe: list[tuple[int, asyncio.Future[None]]] = []
+        unsafe: list[tuple[int, Acknowledged]] = []
         size = 0
+        slow = self._slow_appends
         for topic, number, batches in parts:
-            length = len(batches)
-            size += length
+            size += len(batches)
             try:
                 self._gate.check_write(caller, topic)
                 partition = self._replicas.get((topic, number))
-                if not transactional_id:
-                    written = partition.append(batches, acks)
-                else:
-                    written = self._transactions.produce(transactional_id, partition, batches, acks)
+                if slow.must_queue(partition.name, batches):
+                    append = partial(self._append, caller, partition, acks, transactional_id)
+                    unsafe.append((len(produced), slow.add(partition, batches, append)))
+                    produced.append(_QUEUED)
+                    continue
+                written = self._append(caller, partition, acks, transactional_id, batches)
             except FlyMQError as error:
                 self._accounts.failed(caller, error)
                 produced.append(error)
             else:
-                if not written.repeated:
-                    count = written.last_offset - written.base_offset + 1
-                    self._traffic.wrote(caller.protocol, topic, count, length)
                 if written.safe is not None:
                     unsafe.append((len(produced), written.safe))
                 produced.append(written)
-        throttle_ms = self._accounts.produced(caller, size)
+        throttle_ms = max(self._accounts.produced(caller, size), slow.throttle_ms)
         if not unsafe:
             return Produced(produced, throttle_ms)
         return Produced(produced, throttle_ms, Decision(produced, unsafe, partial(self._accounts.failed, caller)))
+
+    def _append(
+        self, caller: Caller, partition: Partition, acks: Acks, transactional_id: str, batches: Buffer
+    ) -> Written:
+        if not transactional_id:
+            written = partition.append(batches, acks)
+        else:
+            written = self._transactions.produce(transactional_id, partition, batches, acks)
+        if not written.repeated:
+            count = written.last_offset - written.base_offset + 1
+            self._traffic.wrote(caller.protocol, partition.name.topic, count, len(batches))
+        return written
 
     def check_writable(self, caller: Caller, topic: str) -> None:
         """Raise an error if the caller may not produce to the topic, before anything is read or created for it."""
@@ -402,6 +422,10 @@ class Records:
         """Delete the records before an offset, -1 for all; return the new log start offset."""
         self._gate.check(caller, Operation.DELETE, Resource.TOPIC, name.topic)
         return self._replicas.get(name).delete_before(before_offset)
+
+
+_QUEUED = Written(-1, -1)
+"""In the place of the offsets of a part that is not appended yet."""
 
 
 def _copy_headers(headers: Sequence[tuple[str, Buffer | None]]) -> list[Header]:

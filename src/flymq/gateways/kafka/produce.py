@@ -36,10 +36,17 @@ def produce(
     if produced.throttle_ms:
         connection.throttle(produced.throttle_ms)
     if acks is Acks.NONE:
-        if any(isinstance(part, FlyMQError) for part in produced.parts):
-            connection.close_when_sent()  # the only way to report an error to a client that expects no response
+        _close_on_error(connection, produced)
         return None
     return _respond(request, produced) if produced.decided is None else _when_decided(request, produced)
+
+
+def _close_on_error(connection: KafkaConnection, produced: Produced) -> None:
+    """Report an error in the only way there is to a client that expects no response."""
+    if any(isinstance(part, FlyMQError) for part in produced.parts):
+        connection.close_when_sent()
+    elif produced.decided is not None:
+        produced.decided.add_done_callback(lambda _: _close_on_error(connection, Produced(produced.parts)))
 
 
 def _when_decided(request: ProduceRequest, produced: Produced) -> AnswerLater:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import Response
 
-from flymq.broker.service.records import Produced
+from flymq.broker.service.records import PartProduced, Produced
 from flymq.broker.service.topics import Topic
 from flymq.gateways.rest.handlers.idempotency import Repeatable
 from flymq.gateways.rest.handlers.record_values import to_bytes, to_headers
@@ -122,7 +122,7 @@ class _Writing:
             topic, None if repeatable is None else repeatable.partition_key
         )
         self._results: list[RecordResult] = []
-        self._undecided: list[tuple[Produced, Sequence[int]]] = []
+        self._undecided: list[tuple[Produced, int, Sequence[int]]] = []
         self._failed = 0
         self._throttle_ms = 0
         self._is_news = False
@@ -158,11 +158,10 @@ class _Writing:
         """Respond when the records are acknowledged, and the client is within its quota."""
         if not self._results:
             raise EmptyBatch("the body contains no records", hint="Send at least one record.")
-        for produced, places in self._undecided:
+        for produced, number, places in self._undecided:
             assert produced.decided is not None, "only unacknowledged parts are kept"
             await produced.decided
-            if isinstance(error := produced.parts[0], FlyMQError):
-                self._fail(places, error)
+            self._take(number, places, produced.parts[0])
         if self._throttle_ms:
             await asyncio.sleep(self._throttle_ms / 1000)
         results = shapes.ProduceResults(len(self._results) - self._failed, self._failed, self._results)
@@ -204,7 +203,13 @@ class _Writing:
             return
         produced = self._records.produce(self._call.caller, [(self._topic.name, number, batch)], self._acks)
         self._throttle_ms = max(self._throttle_ms, produced.throttle_ms)
-        (outcome,) = produced.parts
+        if produced.decided is None:
+            self._take(number, places, produced.parts[0])
+        else:
+            self._undecided.append((produced, number, places))
+
+    def _take(self, number: int, places: Sequence[int], outcome: PartProduced) -> None:
+        """Note the positions or the error of records whose fate is decided."""
         if isinstance(outcome, FlyMQError):
             self._fail(places, outcome)
             return
@@ -212,8 +217,6 @@ class _Writing:
         results = self._results
         for offset, place in enumerate(places, outcome.base_offset):
             results[place] = RecordResult(number, offset)
-        if produced.decided is not None:
-            self._undecided.append((produced, places))
 
     def _encode(self, number: int, records: Sequence[RecordLike]) -> Buffer:
         if self._repeatable is None:
