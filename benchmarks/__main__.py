@@ -19,6 +19,7 @@ from benchmarks.row import Row, show
 
 SUITES = {
     "record_codec": "benchmarks.record_codec",
+    "record_check": "benchmarks.record_check",
     "log": "benchmarks.log",
     "broker": "benchmarks.broker",
     "throughput": "benchmarks.workloads.throughput",

@@ -42,6 +42,7 @@ TITLES = {
     "metrics_page": "Rendering /metrics/detailed",
     "log": "The log, compared with plain system calls on the same disk",
     "record_codec": "The record codec, compared with aiokafka's compiled one",
+    "record_check": "The check of records before an append, compared with an append without",
     "spark": "Spark",
     "spark_jobs": "Pipelines on Spark",
 }

@@ -46,7 +46,6 @@ def key_required(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int
 
 def _payload(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:
     packed = memoryview(batch)[HEADER_SIZE:]
-    if header.compression == Compression.NONE:
-        return packed
-    bound = decompressed_bytes_bound(packed, header.compression, decompressed_bytes_max)
-    return decompress(packed, header.compression, bound)
+    if header.compression == Compression.GZIP:  # the others declare a size in front, or are limited by their blocks
+        decompressed_bytes_max = decompressed_bytes_bound(packed, Compression.GZIP, decompressed_bytes_max)
+    return decompress(packed, header.compression, decompressed_bytes_max)

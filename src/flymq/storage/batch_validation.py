@@ -1,7 +1,7 @@
 """Validate batches before they enter a log: offsets assigned, duplicates recognised, the framing of records checked.
 
-Records are looked at, not decoded: a walk over their lengths in compiled code, through compression too. A batch that
-would take long (`takes_long`) is checked in a thread first, by `check_in_thread`, and comes as `CheckedBatches`.
+Records are looked at, not decoded: a walk over their lengths in compiled code, through compression too. Batches for
+which that takes long (`check_cost`) are checked in a thread first, by `check_in_thread`: they come as `CheckedBatches`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _COMPRESSION_MAX = int(max(Compression))
 DECOMPRESSED_BYTES_MAX = 64 << 20
 """Limit of the decompressed size of a new batch: that of a request by default, and half of what our readers take."""
 
-_AT_ONCE_BYTES_MAX = 8 << 20
-_AT_ONCE_DECOMPRESSED_BYTES_MAX = 1 << 20
-"""What is checked within a callback of the event loop takes some milliseconds at most: a walk over 8 MiB of the
-smallest records 10 ms, decompressing to 1 MiB 2 ms (gzip)."""
+CHECK_COST_MAX = 1 << 20
+"""The largest cost that is counted exactly: about 2 ms for gzip, which is the slowest, or the smallest records."""
+
+_UNCOMPRESSED_COST_DIVISOR = 4
 
 
 class CheckedBatches(bytes):
@@ -127,24 +127,30 @@ def admit(
     return Admitted(pieces, headers, size)
 
 
-def takes_long(batches: Buffer) -> bool:
-    """Whether checking the records of these batches would block the event loop for too long."""
+def check_cost(batches: Buffer) -> int:
+    """Return about how long checking the records of these batches takes, counted in bytes to decompress.
+
+    Above `CHECK_COST_MAX` it only says that it is more. Batches that are refused at first sight cost nothing.
+    """
     size = len(batches)
-    if size > _AT_ONCE_BYTES_MAX:
-        return True
     is_one = size >= HEADER_SIZE and int.from_bytes(batches[8:LENGTH_END]) == size - LENGTH_END
     if is_one and not batches[ATTRIBUTES_AT + 1] & COMPRESSION_MASK:
-        return False
-    left = _AT_ONCE_DECOMPRESSED_BYTES_MAX
+        return size // _UNCOMPRESSED_COST_DIVISOR
+    cost = 0
     try:
         for position, header in split_batches(batches):
-            packed = memoryview(batches)[position + HEADER_SIZE : position + header.size]
-            left -= decompressed_bytes_bound(packed, header.compression, left)
+            if not header.compression:
+                cost += header.size // _UNCOMPRESSED_COST_DIVISOR
+            else:
+                packed = memoryview(batches)[position + HEADER_SIZE : position + header.size]
+                cost += decompressed_bytes_bound(packed, header.compression, CHECK_COST_MAX)
+            if cost > CHECK_COST_MAX:
+                break
     except DecompressedTooLarge:
-        return True
+        return CHECK_COST_MAX + 1
     except InvalidBatch:
-        return False  # refused at once
-    return False
+        return cost
+    return cost
 
 
 def check_in_thread(batches: bytes, config: TopicConfig) -> CheckedBatches:

@@ -30,7 +30,7 @@ from flymq.model.errors import (
 from flymq.record.batch import encode_batch
 from flymq.record.compression import Compression, compress
 from flymq.record.header import HEADER_SIZE, parse_header, renew_checksum
-from flymq.storage.batch_validation import CheckedBatches, check_in_thread, takes_long
+from flymq.storage.batch_validation import CHECK_COST_MAX, CheckedBatches, check_cost, check_in_thread
 from flymq.storage.log import Log
 from flymq.storage.memory_log import MemoryLog
 
@@ -187,18 +187,24 @@ def test_a_bomb_is_refused(compression: Compression, bomb: bytes) -> None:
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_small_batches_are_checked_at_once_and_large_ones_take_long(compression: Compression) -> None:
+def test_the_cost_of_a_check_grows_with_what_there_is_to_decompress(compression: Compression) -> None:
     def encoded(size: int) -> bytes:
         return bytes(encode_batch([(b"k", b"v" * 1_000)] * (size // 1_000), compression=compression))
 
-    assert not takes_long(encoded(200_000))
-    assert takes_long(encoded(9 << 20))
-    assert takes_long(batch("small") + encoded(9 << 20))
+    few, some, many = (check_cost(encoded(size)) for size in (20_000, 200_000, 9 << 20))
+    assert few < some < CHECK_COST_MAX < many
+    assert check_cost(batch("small") + encoded(9 << 20)) > CHECK_COST_MAX
+    assert check_cost(encoded(200_000) * 30) > CHECK_COST_MAX
 
 
-def test_what_cannot_be_read_at_all_takes_no_time() -> None:
-    for noise in (b"", b"x", b"\xff" * 100, batch("x")[:40], poison(), changed(batch("one"), 21, ">h", 4)):
-        assert not takes_long(noise)
+def test_what_is_refused_at_first_sight_costs_nothing() -> None:
+    for noise in (b"", b"x", b"\xff" * 100, batch("x")[:40], changed(batch("one"), 21, ">h", 4), bytes(1 << 20)):
+        assert check_cost(noise) == 0
+
+
+@pytest.mark.parametrize("bomb", [gzip_bomb(), gzip.compress(b"") * 40_000 + gzip.compress(bytes(2 << 20))])
+def test_a_bomb_costs_too_much_to_be_checked_at_once(bomb: bytes) -> None:
+    assert check_cost(with_payload(changed(batch("one"), 21, ">h", Compression.GZIP), bomb)) > CHECK_COST_MAX
 
 
 def test_batches_checked_in_a_thread_are_written_without_another_look() -> None:

@@ -6,7 +6,8 @@ a partition has such appends, later ones to it queue up behind them, so that a p
     batch 1 (large) ── checked in the thread ──▶ appended ─▶ acknowledged
     batch 2 (small)            waits             ──────────▶ appended ─▶ acknowledged
 
-One thread does all checks, so that one decompressed batch is in memory at a time.
+One thread does all checks, so that one decompressed batch is in memory at a time. Many small batches can take as long
+as a large one: what is checked at once is counted, and beyond a limit in one iteration of the loop the rest queues.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
-from flymq.storage.batch_validation import check_in_thread, takes_long
+from flymq.storage.batch_validation import CHECK_COST_MAX, check_cost, check_in_thread
 
 logger = logging.getLogger(__name__)
+
+COST_PER_ITERATION_MAX = 4 * CHECK_COST_MAX
+"""Checked at once in one iteration of the event loop, about 8 ms; see `check_cost`."""
+_COUNTED_COST_MIN = 16 << 10  # the request itself costs more than such a check
 
 WAITING_BYTES_MAX = 32 << 20
 """Above it, clients that send more are throttled."""
@@ -41,6 +46,7 @@ class SlowAppends:
         self._last: dict[tuple[str, int], asyncio.Future[None]] = {}
         """Partition → done when the last append in its queue is."""
         self.waiting_bytes = 0
+        self._cost = 0  # in this iteration of the event loop
 
     @property
     def throttle_ms(self) -> int:
@@ -49,7 +55,20 @@ class SlowAppends:
 
     def must_queue(self, name: TopicPartition, batches: Buffer) -> bool:
         """Whether these batches must not be appended at once."""
-        return name in self._last or takes_long(batches)
+        if name in self._last:
+            return True
+        cost = check_cost(batches)
+        if cost < _COUNTED_COST_MIN:
+            return False
+        if cost > CHECK_COST_MAX or self._cost + cost > COST_PER_ITERATION_MAX:
+            return True
+        if not self._cost:
+            asyncio.get_running_loop().call_soon(self._next_iteration)
+        self._cost += cost
+        return False
+
+    def _next_iteration(self) -> None:
+        self._cost = 0
 
     def add(self, partition: Partition, batches: Buffer, append: Append) -> asyncio.Future[Written]:
         """Queue an append of a copy of these batches; return when it is acknowledged."""
@@ -94,7 +113,7 @@ class SlowAppends:
     ) -> Written:
         checked: Buffer = batches
         try:
-            if takes_long(batches):
+            if check_cost(batches) >= _COUNTED_COST_MIN:
                 checked = await self._threads.run(partial(check_in_thread, batches, partition.log.config))
         finally:  # also when they are refused: the next in the queue follows the one before
             if before is not None:

@@ -125,10 +125,27 @@ def test_the_records_are_counted_when_they_are_written() -> None:
     in_world(scenario)
 
 
+def test_many_batches_at_once_are_checked_up_to_a_limit_and_the_rest_later() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        records = [(b"k", b"v" * 1_000)] * 900
+        sent = bytes(encode_batch(records, timestamp_ms=NOW_MS, compression=Compression.ZSTD))
+        produced = [produce(node, sent, partition=number % 2) for number in range(10)]
+        at_once = [each for each in produced if each.decided is None]
+        assert len(at_once) == 4
+        assert produced[:4] == at_once
+        for each in produced[4:]:
+            await decided(each)
+        assert [bases(each) for each in produced] == [[900 * (number // 2)] for number in range(10)]
+        assert produce(node, sent).decided is None
+        assert world.partition("orders", 0).log.end_offset == 5_400
+
+    in_world(scenario)
+
+
 def test_clients_are_throttled_while_too_much_waits() -> None:
     async def scenario(_: World, node: Broker) -> None:
-        noise = bytes(9 << 20)  # refused, but only after a look at it
-        produced = [produce(node, noise) for _ in range(WAITING_BYTES_MAX // len(noise) + 2)]
+        huge = batch("x" * (9 << 20))  # refused, but only in its turn
+        produced = [produce(node, huge) for _ in range(WAITING_BYTES_MAX // len(huge) + 2)]
         assert produced[0].throttle_ms == 0
         assert produced[-1].throttle_ms > 0
         await decided(produced[-1])
