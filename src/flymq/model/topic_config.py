@@ -42,7 +42,10 @@ class TopicConfig:
         low=UNLIMITED,
     )
     cleanup_policy: CleanupPolicy = _setting(
-        "cleanup.policy", CleanupPolicy.DELETE, "`delete` old records, `compact` to the latest value per key, or both."
+        "cleanup.policy",
+        CleanupPolicy.DELETE,
+        "`delete` old records, `compact` to the latest value per key, or both. A compacted topic refuses records "
+        "without a key; those from before it was compacted stay.",
     )
     persistence: Persistence = _setting(
         "persistence", Persistence.DISK, "`memory`, `disk` (page cache) or `fsync` (fsync before the acknowledgement)."
