@@ -1,5 +1,6 @@
 """What one client writes, every other reads, whatever protocol they speak: keys, headers, nulls, times, codecs."""
 
+import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.kafka.peers import KAFKA_PEERS, PEERS, SIZE_MAX, Row
@@ -41,3 +42,28 @@ def test_a_message_larger_than_a_socket_buffer_comes_back_whole(broker, topic, p
     KAFKA_PEERS[peer].write(broker.address, topic, rows)
     for reader in PEERS.values():
         assert reader.read(broker.address, topic, 2) == rows
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("peer", KAFKA_PEERS)
+def test_batches_that_are_checked_in_a_thread_keep_their_order_among_the_others(broker, topic, peer, codec):
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    new = NewTopic(topic, 1, 1, config={"max.message.bytes": str(SIZE_MAX)})
+    admin.create_topics([new])[topic].result()
+    rows = [Row(b"%d" % n, b"x" * (3 << 20 if n % 4 == 0 else 10)) for n in range(16)]
+    KAFKA_PEERS[peer].write(broker.address, topic, rows, codec)
+    assert PEERS["native"].read(broker.address, topic, len(rows)) == rows
+
+
+def test_a_record_without_a_key_is_refused_by_a_compacted_topic(broker, topic):
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])[topic].result()
+    reports: list[object] = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    for key in (b"key", None):
+        producer.produce(topic, b"value", key, partition=0, on_delivery=lambda error, _: reports.append(error))
+        producer.flush(20)
+    first, second = reports
+    assert first is None
+    assert isinstance(second, confluent_kafka.KafkaError)
+    assert second.code() == confluent_kafka.KafkaError.INVALID_RECORD

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from flymq.model.errors import InvalidBatch, InvalidRecord
 from flymq.record import _plain
-from flymq.record.batch import encode_batch
-from flymq.record.compression import Compression
+from flymq.record.batch import encode_batch, parse_batch
+from flymq.record.compression import Compression, compress, decompress, decompressed_bytes_bound
 from flymq.record.framing import Framing, check_framing
-from flymq.record.header import check_batch
+from flymq.record.header import HEADER_SIZE, check_batch, renew_checksum
 from flymq.record.shapes import Section
+from flymq.storage.batch_validation import check_cost
 
 _fast = pytest.importorskip("flymq.record._fast")
 
@@ -139,3 +140,54 @@ def test_both_codecs_know_every_short_sequence_of_utf8() -> None:
 def record_with_header_name(name: bytes) -> bytes:
     body = b"\x00\x00\x00\x01\x01\x02" + bytes((2 * len(name),)) + name + b"\x01"
     return bytes((2 * len(body),)) + body
+
+
+@given(records, st.integers(1, 8))
+def test_both_codecs_name_the_same_records_without_a_key(entries: list[Any], limit: int) -> None:
+    payload, base_timestamp, _ = _fast.encode_records(entries, 0, 5)
+    section = Section(payload, len(entries), 0, len(entries) - 1, base_timestamp, None)
+    expected = [index for index, (key, *_) in enumerate(entries) if key is None][:limit]
+    assert _fast.keyless_records(section, limit) == _plain.keyless_records(section, limit) == expected
+
+
+PACKED = [each for each in Compression if each is not Compression.NONE]
+
+
+@given(st.binary(max_size=2_000), st.sampled_from(PACKED))
+def test_data_never_decompresses_to_more_than_its_bound(data: bytes, compression: Compression) -> None:
+    packed = compress(data, compression)
+    bound = decompressed_bytes_bound(packed, compression, 1 << 20)
+    assert decompress(packed, compression, bound) == data
+    assert len(data) <= bound
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_bound_of_mutated_data_holds_or_it_is_refused_by_name(compression: Compression, seed: int) -> None:
+    chance = Random(seed)
+    packed = bytes(compress(b"some text, and more of it; " * 200, compression))
+    refused = 0
+    for _ in range(400):
+        mutated = mutate(packed, chance)
+        try:
+            bound = decompressed_bytes_bound(mutated, compression, 1 << 20)
+            assert len(decompress(mutated, compression, bound)) <= bound
+        except InvalidBatch:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_mutated_batches_pass_as_records_that_can_be_read_or_are_refused_by_name(compression: Compression) -> None:
+    chance = Random(compression)
+    batch = bytes(encode_batch(RECORDS * 3, compression=compression))
+    for _ in range(400):
+        changed = bytearray(batch[:HEADER_SIZE] + mutate(batch[HEADER_SIZE:], chance))
+        changed[8:12] = (len(changed) - 12).to_bytes(4)
+        renew_checksum(changed, 0, len(changed))
+        assert check_cost(changed) >= 0
+        try:
+            check_framing(changed, check_batch(changed), 1 << 20)
+        except InvalidBatch:
+            continue
+        assert len(parse_batch(changed)) == 12

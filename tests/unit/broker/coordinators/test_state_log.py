@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 import pytest
 from tests.unit.broker.world import World
+from tests.unit.storage.batches import append_unchecked, poison
 
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.state_log import SETTINGS, Leadership, StateLog
@@ -302,6 +303,19 @@ def test_what_is_written_is_in_the_table_at_once_and_on_the_disk_when_it_is_safe
 
 
 # --- records that cannot be read
+
+
+def test_a_batch_of_noise_is_set_aside_and_the_entries_around_it_count() -> None:
+    async def scenario(world: World, node: Broker, coordinator: Coordinator) -> None:
+        log = world.partition(TOPIC, 1).log
+        append_unchecked(log, bytes(encode_entries([entry("before", 1)], now_ms=0)), poison(3))
+        append_unchecked(log, bytes(encode_entries([entry("after", 2)], now_ms=0)))
+        await world.elect(name(1), world.broker_id)
+        await coordinator.settle()
+        assert coordinator.values(1) == {"before": 1, "after": 2}
+        assert "1 records are unreadable" in node.set_aside.problems[name(1)]
+
+    with_coordinator(scenario)
 
 
 def test_unreadable_records_are_set_aside_one_by_one_and_the_rest_of_their_batch_counts() -> None:
