@@ -43,6 +43,8 @@ _BEHAVIOUR = """\
   versions. Produce versions 0 to 2 are advertised, since older clients compress only if they are; a request with one of
   them fails with UNSUPPORTED_VERSION. Any other request that is not supported, or is malformed, closes the connection.
 - Produce with acks=0 has no response. If it fails, the connection is closed.
+- The records of a batch are checked before it is written. INVALID_RECORD comes with the positions of up to 32 of them,
+  from version 8 on; nothing of the batch is written. Compacted topics refuse records without a key like that.
 - A fetch session ends with its connection. A client that uses an older one gets FETCH_SESSION_ID_NOT_FOUND and opens
   another.
 - Topics are created by Metadata, if the client and `topics.auto_create` allow it, never by Produce.
