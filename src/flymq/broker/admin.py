@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,11 +19,13 @@ from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.delivery import Persistence
 from flymq.model.errors import (
+    DiskFull,
     FlyMQError,
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidSetting,
     InvalidTopicName,
+    ResourcesExhausted,
     StorageError,
     TopicExists,
     TopicNotFound,
@@ -30,8 +33,11 @@ from flymq.model.errors import (
 from flymq.model.names import check_topic_name, is_internal
 from flymq.model.topic_config import TopicConfig
 from flymq.storage.data_directory import DataDirectory
+from flymq.storage.headroom import Headroom
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Admin:
         catalog: Catalog,
         entropy: Entropy,
         tasks: Tasks,
+        headroom: Headroom,
         defaults: TopicDefaults,
     ) -> None:
         self._image = image
@@ -62,6 +69,7 @@ class Admin:
         self._catalog = catalog
         self._entropy = entropy
         self._tasks = tasks
+        self._headroom = headroom
         self._creating: dict[str, asyncio.Future[Topic]] = {}
         self.defaults = defaults
 
@@ -85,6 +93,7 @@ class Admin:
             raise TopicExists(f"the topic {name!r} exists already")
         if validate_only:
             return None
+        self._headroom.check_room()
         return await self._create(name, spec)
 
     async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
@@ -101,6 +110,7 @@ class Admin:
         if not self.may_create(name):
             raise TopicNotFound(f"there is no topic {name!r}")
         check_topic_name(name)
+        self._headroom.check_room()
         if (underway := self._creating.get(name)) is not None:
             return await asyncio.shield(underway)
         return await self._create(name, self._new_spec(0, 0, settings or {}))
@@ -119,6 +129,8 @@ class Admin:
         try:
             done.set_result(await self._create_topic(name, spec))
         except FlyMQError as error:
+            if isinstance(error, ResourcesExhausted):
+                self._headroom.report(error)
             done.set_exception(error)
             done.exception()  # mark the exception as retrieved: nobody may be waiting
         finally:
@@ -164,7 +176,7 @@ class Admin:
         if validate_only:
             return
         spec = msgspec.structs.replace(topic.spec, settings=overrides)
-        await self._image.until(await self._catalog.replace(name, topic.spec, spec))
+        await self._image.until(await self._with_reserve(lambda: self._catalog.replace(name, topic.spec, spec)))
         changes = ", ".join(f"{key}={'default' if value is None else value}" for key, value in settings.items())
         logger.info("changed the topic %s: %s", name, changes)
 
@@ -176,6 +188,7 @@ class Admin:
         self._check_partitions(partitions)
         if validate_only:
             return
+        self._headroom.check_room()
         spec = msgspec.structs.replace(old, partitions=partitions)
         states = [self._new_state() for _ in range(partitions - old.partitions)]
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
@@ -194,9 +207,17 @@ class Admin:
         logger.info("deleted the topic %s", name)
 
     async def _delete(self, name: str, spec: TopicSpec) -> None:
-        await self._image.until(await self._catalog.delete(name, spec))
+        await self._image.until(await self._with_reserve(lambda: self._catalog.delete(name, spec)))
         await self._replicas.settled(spec.topic_id)
-        await self._catalog.forget_gone(spec.topic_id)
+        await self._with_reserve(lambda: self._catalog.forget_gone(spec.topic_id))
+
+    async def _with_reserve(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Make a change that leads to more room on the disk; if the disk is full, with the space kept for that."""
+        try:
+            return await change()
+        except DiskFull as error:
+            self._headroom.report(error)
+            return await change()
 
     def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Overrides, TopicConfig]:
         """Return the overrides of the topic, and all its settings."""
@@ -219,4 +240,5 @@ async def remove_deleted(catalog: Catalog, directory: DataDirectory, threads: Th
     """Finish the deletion of topics that a crash interrupted."""
     for topic_id, name in (await catalog.gone()).items():
         await threads.run(directory.removal(name, topic_id))
-        await catalog.forget_gone(topic_id)
+        with suppress(DiskFull):  # the next start tries again
+            await catalog.forget_gone(topic_id)

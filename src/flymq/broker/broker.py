@@ -13,6 +13,7 @@ from flymq.broker.service.service import Service
 from flymq.cluster.image import Image
 from flymq.host.clock import Clock
 from flymq.storage.flusher import Flusher
+from flymq.storage.headroom import Headroom
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +26,5 @@ class Broker:
     groups: Groups
     transactions: Transactions
     set_aside: SetAside
+    headroom: Headroom
     clock: Clock

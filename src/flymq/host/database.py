@@ -70,8 +70,8 @@ class SimulatedDatabase:
 
     def commit(self) -> None:
         if self.connection.total_changes != self._changes_on_disk:
+            self._changes_on_disk = self.connection.total_changes  # or rolled back, if the next line fails
             replace_file(self._disk, self._path, self.connection.serialize())
-            self._changes_on_disk = self.connection.total_changes
         self.connection.execute("COMMIT")
 
     def close(self) -> None:

@@ -17,7 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from flymq.model.errors import DirectoryLocked, DiskFull, DiskPermissionDenied, FileVanished, FsyncFailed, StorageError
+from flymq.model.errors import (
+    DirectoryLocked,
+    DiskFull,
+    DiskPermissionDenied,
+    FileVanished,
+    FsyncFailed,
+    StorageError,
+    TooManyOpenFiles,
+)
 
 if TYPE_CHECKING:
     from flymq.host.database import Database
@@ -48,6 +56,9 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None: ...
+
+    def allocate(self, size: int) -> None:
+        """Grow to `size` bytes and occupy the space for all of them."""
 
     def sync(self) -> None:
         """Fsync: return when everything written so far is durable, or raise FsyncFailed. Thread-safe."""
@@ -115,6 +126,9 @@ class Disk(Protocol):
     def space(self, directory: Path) -> DiskSpace:
         """Return the disk usage."""
 
+    def can_open(self, count: int) -> bool:
+        """Return whether so many more files can be opened now."""
+
 
 def write_aside(disk: Disk, path: Path, content: bytes) -> None:
     """Replace the file at `path` atomically for this process; a power failure may lose or tear it."""
@@ -151,6 +165,8 @@ def storage_error(error: OSError, path: Path) -> StorageError:
     text = f"{path}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(text)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return TooManyOpenFiles(text)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return DiskPermissionDenied(text)
     if error.errno in (errno.ENOENT, errno.ESTALE):
@@ -197,6 +213,12 @@ class SystemFile:
     def truncate(self, size: int) -> None:
         try:
             os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
+
+    def allocate(self, size: int) -> None:
+        try:
+            _allocate(self._fd, size)
         except OSError as error:
             raise storage_error(error, self.path) from error
 
@@ -358,6 +380,25 @@ class SystemDisk:
         except OSError as error:
             raise storage_error(error, directory) from error
         return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+    def can_open(self, count: int) -> bool:
+        opened: list[int] = []
+        try:
+            opened += (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(count))
+        except OSError:
+            return False
+        finally:
+            for fd in opened:
+                os.close(fd)
+        return True
+
+
+def _allocate(fd: int, size: int) -> None:
+    if sys.platform == "darwin":  # it has no posix_fallocate; zeros that are written take their space too
+        while (missing := size - os.fstat(fd).st_size) > 0:
+            os.write(fd, bytes(min(missing, 1 << 20)))
+    else:
+        os.posix_fallocate(fd, 0, size)
 
 
 def _sync_file(fd: int, path: Path) -> None:

@@ -97,8 +97,12 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         self._disk.operate("truncate", self.path)
         self._inode.touch(min(size, len(self._inode.cache)))
+        self._disk.give_back(max(0, len(self._inode.cache) - size))
         del self._inode.cache[size:]
         self._inode.cache += bytes(size - len(self._inode.cache))
+
+    def allocate(self, size: int) -> None:
+        self.append([bytes(max(0, size - len(self._inode.cache)))])
 
     def sync(self) -> None:
         self._disk.operate_sync("sync", self.path)
@@ -131,7 +135,9 @@ class SimulatedDisk:
         self.bytes_until_cut: int | None = None
         """Power is lost after this many written bytes; an operation without a write counts as one."""
         self.bytes_free: int | None = None
-        """Writes fail as on a full disk after this many bytes."""
+        """Writes fail as on a full disk after this many bytes. Removing and truncating files gives bytes back."""
+        self.has_descriptors = True
+        """Whether files can be opened; else that fails as with too many open files."""
         self.on_power_lost: Callable[[], None] = lambda: None
         """Called when power is lost during an operation, before PowerCut is raised."""
         self.syncs = 0
@@ -209,6 +215,11 @@ class SimulatedDisk:
             self.bytes_until_cut -= allowed
         return allowed
 
+    def give_back(self, count: int) -> None:
+        """Bytes of a file were removed."""
+        if self.bytes_free is not None:
+            self.bytes_free += count
+
     def refuse(self, path: Path) -> None:
         """Raise the error of a partial write."""
         if self.bytes_until_cut == 0:
@@ -224,6 +235,7 @@ class SimulatedDisk:
     def open(self, path: Path) -> File:
         if path not in self._files:
             self.operate("create", path)
+            self._check_descriptors(path)
             if path.parent not in self._directories:
                 raise _absent(path)
             inode = _Inode()
@@ -232,13 +244,19 @@ class SimulatedDisk:
 
     def open_existing(self, path: Path) -> File:
         self.operate("open", path)
+        self._check_descriptors(path)
         return SimulatedFile(self, path, self._inode(path))
+
+    def _check_descriptors(self, path: Path) -> None:
+        if not self.has_descriptors:
+            raise storage_error(OSError(errno.EMFILE, "Too many open files"), path)
 
     def map(self, path: Path) -> memoryview:
         return memoryview(self.read(path))
 
     def read(self, path: Path) -> bytes:
         self.operate("read", path)
+        self._check_descriptors(path)
         return bytes(self._inode(path).cache)
 
     def overwrite(self, path: Path, content: bytes, *, sync: bool) -> None:
@@ -265,6 +283,8 @@ class SimulatedDisk:
     def rename(self, path: Path, target: Path) -> None:
         self.operate("rename", path)
         inode = self._inode(path)
+        if target in self._files:
+            self.give_back(len(self._files[target].cache))
 
         def change(files: dict[Path, _Inode]) -> None:
             files.pop(path, None)
@@ -275,6 +295,7 @@ class SimulatedDisk:
     def remove(self, path: Path) -> None:
         if path in self._files:
             self.operate("remove", path)
+            self.give_back(len(self._files[path].cache))
             self._change(path, lambda files: files.pop(path, None))
 
     def remove_directory(self, path: Path) -> None:
@@ -283,6 +304,7 @@ class SimulatedDisk:
         self._directories = {name for name in self._directories if name != path and path not in name.parents}
 
     def sync_directory(self, path: Path) -> None:
+        self._check_descriptors(path)
         self.operate_sync("sync_directory", path)
         for where, change in self._name_changes:
             if where.parent == path:
@@ -302,6 +324,9 @@ class SimulatedDisk:
         used = sum(len(inode.cache) for inode in self._files.values())
         free = _SIZE_BYTES - used if self.bytes_free is None else self.bytes_free
         return DiskSpace(free, used + free)
+
+    def can_open(self, count: int) -> bool:
+        return self.has_descriptors
 
     def _change(self, path: Path, change: Callable[[dict[Path, _Inode]], object]) -> None:
         change(self._files)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.set_aside import SetAside
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, StateLog, Table
 from flymq.broker.coordinators.transactions import Transactions
-from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.replicas.replicas import NewEpochs, Replicas
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.gate import Gate
@@ -43,6 +44,7 @@ from flymq.model.errors import FsyncFailed
 from flymq.server.config import Config, GroupsSettings
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
+from flymq.storage.headroom import Headroom
 from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -73,7 +75,10 @@ class Workplace:
 
 async def open_broker(at: Workplace) -> Broker:
     """Recover what is on the disk, and return a broker that is ready to be served."""
-    directory, store = _open_store(at)
+    headroom = Headroom(
+        at.host.disk, at.data_dir, at.host.clock, at.disk_threads, reserve_bytes=at.config.storage.reserve_bytes
+    )
+    directory, store = _open_store(at, headroom)
     catalog = Catalog(store)
     await remove_deleted(catalog, directory, at.disk_threads)
     image = Image(store, at.config.topics.defaults)
@@ -85,31 +90,45 @@ async def open_broker(at: Workplace) -> Broker:
     at.undo.callback(at.disk_threads.close)  # whatever works on the logs ends before they are closed
     at.undo.callback(at.flush_threads.close)
     at.undo.push_async_callback(at.tasks.close)
+    headroom.on_files_out.append(replicas.release_sealed)
     new_epochs = await replicas.open()
     _report([partition.log for partition in replicas if isinstance(partition.log, Log)])
     if new_epochs:
-        await image.until(await catalog.raise_leader_epochs(new_epochs))
+        await headroom.when_room(partial(_raise_leader_epochs, catalog, image, new_epochs))
+    at.tasks.spawn("headroom", headroom.run())
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
-    return await _coordinate(at, catalog, image, replicas, flusher, was_clean=was_clean)
+    return await _coordinate(at, catalog, image, replicas, flusher, headroom, was_clean=was_clean)
 
 
-def _open_store(at: Workplace) -> tuple[DataDirectory, SqliteMetadataStore]:
+async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEpochs) -> None:
+    await image.until(await catalog.raise_leader_epochs(new_epochs))
+
+
+def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, SqliteMetadataStore]:
     """Lock the data directory and open the metadata in it."""
     disk = at.host.disk
     disk.make_directory(at.data_dir)
-    directory = DataDirectory(disk, at.data_dir)
+    directory = DataDirectory(disk, at.data_dir, headroom.gate_of)
     at.undo.callback(directory.close)
+    headroom.open()
     store = SqliteMetadataStore.open(disk, at.data_dir / METADATA_NAME)
     at.undo.push_async_callback(store.close)
     return directory, store
 
 
 async def _coordinate(
-    at: Workplace, catalog: Catalog, image: Image, replicas: Replicas, flusher: Flusher, *, was_clean: bool
+    at: Workplace,
+    catalog: Catalog,
+    image: Image,
+    replicas: Replicas,
+    flusher: Flusher,
+    headroom: Headroom,
+    *,
+    was_clean: bool,
 ) -> Broker:
     """Start the coordinators on their internal topics."""
     config, host = at.config, at.host
-    admin = Admin(image, replicas, catalog, host.entropy, at.tasks, _topic_defaults(config))
+    admin = Admin(image, replicas, catalog, host.entropy, at.tasks, headroom, _topic_defaults(config))
     set_aside = SetAside(host.disk, at.data_dir)
     limits = group_limits(config.groups)
     offsets_log = await _state_log(at, admin, replicas, OFFSETS, lambda: GroupTable(limits), set_aside)
@@ -128,13 +147,14 @@ async def _coordinate(
         TransactionLimits(config.transactions.timeout_ms_max, config.transactions.id_retention_ms),
     )
     at.undo.callback(transactions.close)
-    await transactions.open(was_clean=was_clean)
+    await transactions.open()
+    await headroom.when_room(partial(transactions.abort_interrupted, was_clean=was_clean))
     at.tasks.spawn("expiry", run_expiry(groups, transactions))
     cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(host.entropy).hex)
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
     cluster = Cluster(cluster_id, config.broker.id, advertised)
     service = _service(at, cluster, image, replicas, admin, groups, transactions, producer_ids)
-    return Broker(service, image, replicas, flusher, admin, groups, transactions, set_aside, host.clock)
+    return Broker(service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, host.clock)
 
 
 async def _state_log(

@@ -16,6 +16,7 @@ from flymq.host.disk import Disk
 from flymq.model.delivery import Persistence
 from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
+from flymq.storage.headroom import WriteGate
 from flymq.storage.log import Log
 from flymq.storage.memory_log import MemoryLog
 from flymq.storage.recovery.open_log import open_log
@@ -28,8 +29,10 @@ _TOPIC_SHOWN_MAX = 255 - len("~") - 32
 class DataDirectory:
     """Opens and removes logs, under a lock that only one process can hold."""
 
-    def __init__(self, disk: Disk, path: Path) -> None:
+    def __init__(self, disk: Disk, path: Path, gate_of: Callable[[str], WriteGate] = lambda topic: WriteGate()) -> None:
+        """`gate_of` returns the gate of the logs of a topic (headroom.py)."""
         self._disk = disk
+        self._gate_of = gate_of
         self._topics = path / "topics"
         disk.make_directory(self._topics)
         self._lock = disk.lock(path / "lock")
@@ -38,7 +41,9 @@ class DataDirectory:
         """Open the log of a partition, or create it."""
         if config.persistence is Persistence.MEMORY:
             return MemoryLog(str(partition), config)
-        return open_log(self._disk, self.path_of(partition, topic_id), config)
+        log = open_log(self._disk, self.path_of(partition, topic_id), config)
+        log.gate = self._gate_of(partition.topic)
+        return log
 
     def path_of(self, partition: TopicPartition, topic_id: UUID) -> Path:
         """Return the directory of a partition."""

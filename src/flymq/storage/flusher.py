@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from flymq.host.tasks import Tasks, Threads
-from flymq.model.errors import FsyncFailed, NotLeader, StorageError
+from flymq.model.errors import FsyncFailed, NotLeader, ResourcesExhausted, StorageError
 from flymq.storage.log import Log, SyncPoint
 
 
@@ -117,6 +117,9 @@ class Flusher:
                 waiter.future.set_result(None)
 
     def _take_failure(self, log: Log, error: StorageError) -> None:
+        if isinstance(error, ResourcesExhausted):  # nothing is lost: the next round tries again
+            log.gate.report(error)
+            return
         log.go_offline(error)
         if isinstance(error, FsyncFailed) and self._failure is None:
             self._failure = error

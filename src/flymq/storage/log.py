@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -26,12 +26,15 @@ from flymq.model.errors import (
     FsyncFailed,
     OffsetOutOfRange,
     PartitionOffline,
+    ResourcesExhausted,
     StorageError,
+    TooManyOpenFiles,
 )
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
 from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
 from flymq.storage.damage import Damage
+from flymq.storage.headroom import WriteGate
 from flymq.storage.leader_epochs import EpochRun, EpochsFile, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from flymq.storage.producers.producer_state import Producers
@@ -99,6 +102,8 @@ class Log:
         self.recovery = parts.report
         self.failure: PartitionOffline | None = None
         self.damage = Damage()
+        self.gate = WriteGate()
+        """Refuses the batches of clients while the disk is full (headroom.py)."""
         self.truncations = 0
         """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
         self._aborted = parts.aborted
@@ -115,6 +120,7 @@ class Log:
         self._checkpoint = parts.checkpoint
         self._durable_end = DurableEnd(disk, directory, parts.durable_offset)
         self._snapshot_offset = parts.snapshot_offset
+        self._removals_left: list[Callable[[], None]] = []
         self._note_aborted()
         for before, after in pairwise(self._segments):
             _check_order(before, after.base_offset)
@@ -157,13 +163,31 @@ class Log:
             self.go_offline(error)
             raise
 
+    @contextmanager
+    def _retried_when_exhausted(self) -> Iterator[None]:
+        """Like `_offline_on_failure`, for steps that leave everything as it was when the disk is full.
+
+        The same holds when there is no free file descriptor: the next call tries again.
+        """
+        self._check_online()
+        try:
+            yield
+        except ResourcesExhausted as error:
+            self.gate.report(error)
+            raise
+        except StorageError as error:
+            self.go_offline(error)
+            raise
+
     # --- append
 
     def append(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
         """Give a client's batches the next offsets and write them; a repeat of a known batch is only answered."""
-        if self.failure is not None or leader_epoch < self.epochs.current:  # two calls less on the hot path
+        # Three calls less on the hot path.
+        if self.failure is not None or leader_epoch < self.epochs.current or self.gate.refusal is not None:
             self._check_online()
             self._check_epoch(leader_epoch)
+            self.gate.check()
         admitted = admit(
             batches,
             next_offset=self.end_offset,
@@ -193,14 +217,17 @@ class Log:
         first, last = headers[0], headers[-1]
         assert first.base_offset >= self.end_offset, f"offset {first.base_offset} does not follow {self.end_offset}"
         try:
-            if not first.leader_epoch == last.leader_epoch == self.epochs.current:
-                self._observe_epochs(headers)
             segment = self._segment_for(admitted, now_ms)
             segment.append(admitted.pieces, headers)
+            if not first.leader_epoch == last.leader_epoch == self.epochs.current:
+                self._observe_epochs(headers)
             self._unsynced.note_file(segment.file)
             self.end_offset = end_offset = last.next_offset
             if first.producer_id >= 0 or len(headers) > 1:
                 self._remember(segment, admitted)
+        except ResourcesExhausted as error:  # nothing was appended: the next append tries again
+            self.gate.report(error)
+            raise
         except StorageError as error:
             self.go_offline(error)
             raise
@@ -224,7 +251,7 @@ class Log:
             )
 
     def _observe_epochs(self, headers: list[BatchHeader]) -> None:
-        """Take the epochs of batches about to be written into the history."""
+        """Take the epochs of batches just written into the history."""
         before, end_offset = self.epochs.starts, self.end_offset
         for header in headers:
             self.epochs.observe(EpochRun(header.leader_epoch, end_offset, header.base_offset, header.next_offset))
@@ -255,9 +282,13 @@ class Log:
 
     def roll(self) -> None:
         """Seal the active segment and begin the next one."""
-        with self._offline_on_failure():
-            self._active.seal()
+        with self._retried_when_exhausted():
+            active = self._active
+            active.cut_torn()
             self._begin_segment(self.end_offset)
+            with suppress(ResourcesExhausted):  # then its indexes stay in memory
+                active.seal()
+            self._touch(active)  # so that its file is closed some time
 
     def _begin_segment(self, base_offset: int) -> None:
         _check_order(self._active, base_offset)
@@ -305,6 +336,9 @@ class Log:
             raise
         except CorruptLog as error:
             self.damage.note(error)
+            raise
+        except TooManyOpenFiles as error:
+            self.gate.report(error)
             raise
         return None
 
@@ -418,15 +452,16 @@ class Log:
         """Make `start_offset` the first offset; segments that lie wholly before it are removed."""
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
-        with self._offline_on_failure():
+        with self._retried_when_exhausted():
             if start_offset <= self._checkpoint.start_offset:
                 return  # what retention did is not enough: a crash may undo it
             if start_offset == self.end_offset and self._active.size:
                 self.roll()
             self._save_now()  # a log must never end, after a power cut, before it begins
-            self.start_offset = max(start_offset, self.start_offset)
+            start_offset = max(start_offset, self.start_offset)
             with self._checkpoint_lock:
-                self._store_checkpoint(Checkpoint(self.start_offset, *self._checkpoint.recovery))
+                self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
+            self.start_offset = start_offset
             self._drop_before_start()
             self._check_offsets()
 
@@ -435,7 +470,9 @@ class Log:
         gone = [segment for segment in self._segments[:-1] if segment.next_offset <= self.start_offset]
         if gone:
             self._save_now()  # what the producers did there must be in a snapshot
-            self._detach(len(gone))()
+            removal = self._detach(len(gone))
+            with suppress(ResourcesExhausted):  # then retention removes the files
+                removal()
             self._cut_epochs_start()
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
@@ -443,17 +480,23 @@ class Log:
 
         What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays.
         """
-        with self._offline_on_failure():
+        with self._retried_when_exhausted():
             active = self._active
             if active.size and count_expired([active], self.config, now_ms) == 1:
                 self.roll()
             expired = count_expired(self._segments[:-1], self.config, now_ms, beside_bytes=self._active.size)
             while expired and self._segments[expired - 1].next_offset > self._snapshot_offset:
                 expired -= 1
-            return self._detach(expired) if expired else None
+            removals, self._removals_left = self._removals_left, []
+            if expired:
+                removals.append(self._detach(expired))
+            return partial(self._run_removals, removals) if removals else None
 
     def _detach(self, count: int) -> Callable[[], None]:
-        """Drop the oldest segments; return what removes their files. A crash before that only brings them back."""
+        """Drop the oldest segments; return what removes their files. A crash before that only brings them back.
+
+        If the disk is too full for the note of the new start, `retain` tries the removal again.
+        """
         gone = self._segments[:count]
         del self._segments[:count]
         self._forget(gone)
@@ -467,9 +510,13 @@ class Log:
             for segment in gone:
                 segment.remove_indexes()  # they can be rebuilt, and on a full disk they make room for what follows
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
-            with self._checkpoint_lock:
-                start_offset = max(end_offset, self._checkpoint.start_offset)
-                self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
+            try:
+                with self._checkpoint_lock:
+                    start_offset = max(end_offset, self._checkpoint.start_offset)
+                    self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
+            except ResourcesExhausted:
+                self._removals_left.append(remove)
+                raise
             self._gone_before = end_offset
             for segment in gone:
                 segment.remove()
@@ -477,6 +524,14 @@ class Log:
                 self.disk.remove(path)
 
         return remove
+
+    def _run_removals(self, removals: list[Callable[[], None]]) -> None:
+        while removals:
+            try:
+                removals.pop(0)()
+            except ResourcesExhausted:
+                self._removals_left += removals
+                raise
 
     def _cut_epochs_start(self) -> None:
         """Forget the leaders of segments that are gone. Opening does the same, so this needs no sync."""
@@ -560,8 +615,10 @@ class Log:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
         if self._unsynced.change == self._change_saved or self.failure is not None:
             return None
-        # Indexes are written here: a thread might be late and overwrite newer ones.
-        self._active.save_indexes()
+        with suppress(ResourcesExhausted):  # they can be built again
+            # Indexes are written here: a thread might be late and overwrite newer ones.
+            self._active.save_indexes()
+        self._unsynced.fsync(self._aborted.write_missing)
         snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
         # The history of leaders comes first: headers before the checkpoint are not looked at again.
@@ -588,6 +645,12 @@ class Log:
         self._unsynced.fsync(partial(write_checkpoint, self.disk, self.directory, checkpoint))
         self._checkpoint = checkpoint
 
+    def release_sealed(self) -> None:
+        """Close the files that are held open for readers of sealed segments."""
+        for segment in self._recently_read:
+            segment.release_files()
+        self._recently_read.clear()
+
     def release_files(self) -> None:
         """Close all files: the log is closed, or its topic deleted."""
         for segment in self._segments:
@@ -600,6 +663,7 @@ class Log:
         """Make everything durable and write the marker of a clean shutdown. A log that failed writes none."""
         if self.failure is not None:
             return
+        self._active.cut_torn()
         self._save_now()
         write_clean_marker(
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)

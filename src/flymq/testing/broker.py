@@ -45,7 +45,7 @@ def running_broker(
     with tempfile.TemporaryDirectory(prefix="flymq-") as scratch:
         directory = Path(scratch) if data_dir is None else data_dir
         flags = {"broker.data_dir": str(directory), "broker.dev": True, "listener.port": 0}
-        flags |= {"listener.http_port": -1, **(settings or {})}
+        flags |= {"listener.http_port": -1, "storage.reserve_bytes": 0, **(settings or {})}
         thread = _BrokerThread(flags, config_file)
         thread.start()
         try:

@@ -62,7 +62,7 @@ def test_a_topic_is_created_though_the_client_that_asked_first_is_gone() -> None
 
 def test_a_topic_that_cannot_be_opened_is_gone_though_nobody_waits_for_it() -> None:
     async def scenario(world: World, node: Broker) -> None:
-        world.disk.fail_next("open", "orders~", errno.ENOSPC)
+        world.disk.fail_next("open", "orders~", errno.EIO)
         asking = asyncio.ensure_future(node.admin.create("orders"))
         await asyncio.sleep(0)
         asking.cancel()
@@ -92,7 +92,7 @@ def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_from_a_clean
         for topic in ("invoices", "orders"):
             await world.create_topic(topic, 1)
             world.partition(topic).append(encode_batch([(None, b"x")]), Acks.LEADER)
-        world.disk.fail_next("append", "invoices~", errno.ENOSPC)
+        world.disk.fail_next("append", "invoices~", errno.EIO)
         await world.restart()
         logs = {partition.name.topic: partition.log for partition in world.node.replicas}
         assert [topic for topic, log in logs.items() if isinstance(log, Log) and not log.recovery.clean] == ["invoices"]

@@ -55,6 +55,7 @@ class World:
                 "groups.internal_partitions": internal_partitions,
                 "groups.consumer_session_timeout_ms": 2_000,
                 "topics.auto_create": auto_create,
+                "storage.reserve_bytes": 100_000,
             }
         )
         self._node: Broker | None = None

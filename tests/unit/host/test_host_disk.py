@@ -13,7 +13,14 @@ import pytest
 
 from flymq.host.disk import Disk, SystemDisk, replace_file, replace_files, storage_error, write_aside
 from flymq.host.simulated_disk import SimulatedDisk
-from flymq.model.errors import DirectoryLocked, DiskFull, DiskPermissionDenied, FileVanished, StorageError
+from flymq.model.errors import (
+    DirectoryLocked,
+    DiskFull,
+    DiskPermissionDenied,
+    FileVanished,
+    StorageError,
+    TooManyOpenFiles,
+)
 
 
 @pytest.fixture(params=["system", "simulated"])
@@ -145,7 +152,7 @@ def test_files_close_themselves(tmp_path: Path) -> None:
         (errno.EROFS, DiskPermissionDenied),
         (errno.ENOENT, FileVanished),
         (errno.EIO, StorageError),
-        (errno.EMFILE, StorageError),
+        (errno.EMFILE, TooManyOpenFiles),
     ],
 )
 def test_what_the_system_says_gets_a_name(number: int, kind: type[StorageError]) -> None:

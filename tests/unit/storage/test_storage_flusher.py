@@ -178,15 +178,34 @@ async def test_a_checkpoint_spares_the_next_opening_the_scan() -> None:
     assert reopen(disk).recovery.scanned_bytes == 0
 
 
-async def test_a_checkpoint_that_finds_no_room_takes_the_log_offline() -> None:
+async def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_some() -> None:
     disk, log = open_simulated()
     stand = Stand()
     append(log, batch("a"))
     disk.bytes_free = 0
     with pytest.raises(DiskFull):
         await stand.flusher.checkpoint(log)
-    assert log.failure is not None
-    assert stand.fatal == []
+    assert log.failure is None and stand.fatal == []
+    disk.bytes_free = None
+    await stand.flusher.checkpoint(log)
+    assert reopen(disk).recovery.scanned_bytes == 0
+
+
+async def test_appends_that_found_no_room_for_the_epoch_of_their_leader_are_durable_when_there_is_some() -> None:
+    disk, log = open_simulated()
+    stand = Stand()
+    append(log, batch("a"))
+    await stand.flusher.durable(log, 1)
+    log.begin_epoch(1)
+    log.append(batch("b"), leader_epoch=1, now_ms=0)
+    disk.bytes_free = 0
+    with pytest.raises(DiskFull):
+        await stand.flusher.durable(log, 2)
+    assert log.failure is None and stand.fatal == []
+    disk.bytes_free = None
+    await stand.flusher.durable(log, 2)
+    disk.cut_power()
+    assert reopen(disk).end_offset == 2
 
 
 async def test_a_failed_fsync_in_a_checkpoint_is_fatal_too() -> None:

@@ -44,6 +44,7 @@ class ConsumerGroups:
         self._clock = clock
         self._entropy = entropy
         self._deadlines = Deadlines(clock, self._look_at)
+        self._unassigned: set[str] = set()  # groups whose new targets could not be written
         self.rebalances = 0
         """Number of changes of target assignments since the start."""
 
@@ -73,6 +74,7 @@ class ConsumerGroups:
             return self._leave(group, beat), self._safe(name)
         if entries := group.decide_member(beat):
             self._write(name, entries)
+        if entries or name in self._unassigned:
             self._assign(group)
         entries = group.decide_step(beat.member_id, beat.owned)
         if entries:
@@ -105,13 +107,16 @@ class ConsumerGroups:
             return None
         if overdue := group.overdue(self._clock.monotonic_s()):
             self._write(name, [entry for member_id in overdue for entry in group.decide_leave(member_id)])
+        if overdue or name in self._unassigned:
             self._assign(group)
         return group.next_deadline_s()
 
     def _assign(self, group: ConsumerGroup) -> None:
         if entries := group.decide_targets(self._image.partition_counts(), self._clock.now_ms()):
+            self._unassigned.add(group.name)  # unless this write succeeds
             self._write(group.name, entries)
             self.rebalances += 1
+        self._unassigned.discard(group.name)
         self._watch(group)
 
     def _write(self, name: str, entries: Sequence[Entry]) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
 
 from flymq.host.clock import Clock
+from flymq.host.failure_log import FailureLog
+from flymq.model.errors import StorageError
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
 
 
 class Deadlines:
@@ -19,6 +26,7 @@ class Deadlines:
         self._heap: list[tuple[float, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._failures = FailureLog(logger, "what is due for %s is late")
 
     def set(self, name: str, at_s: float | None) -> None:
         """Set a deadline, unless an earlier one is set: a call that is too early does no harm."""
@@ -48,6 +56,13 @@ class Deadlines:
             at_s, name = heappop(self._heap)
             if self._at.get(name) == at_s:  # else it was set to an earlier time meanwhile
                 del self._at[name]
-                self.set(name, self._on_due(name))
+                try:
+                    next_s = self._on_due(name)
+                except StorageError as error:  # the disk is full, say
+                    next_s = now_s + _RETRY_S
+                    self._failures.failed(name, error)
+                else:
+                    self._failures.succeeded(name)
+                self.set(name, next_s)
         if self._heap:
             self._arm()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 NO_OFFSET = -1
+_RETRY_S = 1.0
 OffsetsToCommit = Mapping[TopicPartition, OffsetValue]
 
 
@@ -131,10 +133,13 @@ class Groups:
 
     async def _loaded(self, _number: int, table: GroupTable) -> None:
         for group in table:
-            self._delete_offsets_of(group, {name.topic for name in group.offsets.committed if not self._exists(name)})
+            with suppress(StorageError):  # on a full disk they stay until they expire
+                gone = {name.topic for name in group.offsets.committed if not self._exists(name)}
+                self._delete_offsets_of(group, gone)
             if isinstance(group, Group):
                 group.begin_sessions(self._clock.monotonic_s())
-                self._advance(group)
+                with suppress(StorageError):  # retried at the deadline that was set
+                    self._advance(group)
         self.consumers.loaded(table)
 
     def _resigned(self, number: int, table: GroupTable) -> None:
@@ -197,7 +202,8 @@ class Groups:
         _fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the member has sent another join"))
         unanswered.joins[member_id] = answer
         answer.add_done_callback(partial(self._join_ended, group, member_id, bool(join.member_id)))
-        self._advance(group)
+        with suppress(StorageError):  # the answer has it
+            self._advance(group)
         return answer
 
     def sync(
@@ -213,7 +219,12 @@ class Groups:
         entries = group.decide_assignments(
             committer.member_id, committer.generation, assignments or {}, self._clock.now_ms()
         )
-        self._answer_syncs(group, self._write(name, entries) if entries else None)
+        try:
+            safe = self._write(name, entries) if entries else None
+        except StorageError:
+            del unanswered.syncs[committer.member_id]
+            raise
+        self._answer_syncs(group, safe)
         return answer
 
     def heartbeat(self, name: str, member: Committer) -> None:
@@ -269,7 +280,13 @@ class Groups:
                 _fail(future, RebalanceInProgress(f"the group {group.name!r} is rebalancing"))
         if group.is_ready(self._clock.monotonic_s()):
             counts = {topic: self._count_partitions(topic) for topic in group.topics()}
-            safe = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
+            try:
+                safe = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
+            except StorageError as error:  # nothing is applied: the members join again
+                for join in _take_all(unanswered.joins):
+                    _fail(join, error)
+                self._deadlines.set(group.name, self._clock.monotonic_s() + _RETRY_S)
+                raise
             self._generations_begun += 1
             group.begin_sessions(self._clock.monotonic_s())
             self._tell_removed(group)

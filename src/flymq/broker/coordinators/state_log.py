@@ -30,6 +30,7 @@ from flymq.model.delivery import Acks
 from flymq.model.errors import (
     CoordinatorLoading,
     CoordinatorOffline,
+    CoordinatorUnavailable,
     FlyMQError,
     NotCoordinator,
     PartitionOffline,
@@ -194,7 +195,11 @@ class StateLog(Generic[T]):
         table = self._tables[number]
         table.check(entries)
         batch = encode_entries(entries, now_ms=self._clock.now_ms())
-        written = self.partition(number).append(batch, Acks.ALL)
+        try:
+            written = self.partition(number).append(batch, Acks.ALL)
+        except StorageError as error:  # nothing is applied: the client can retry
+            message = f"{self.topic}-{number} cannot be written: {error.message}"
+            raise CoordinatorUnavailable(message, hint=error.hint) from error
         table.apply(entries)
         return written.safe
 
@@ -264,6 +269,11 @@ class Leadership(Generic[T]):
         self._replicas.role_watchers.append(self._role_changed)
         self._wanted.update(dict.fromkeys(self._log.led()))
         await self._load_wanted()
+
+    async def settled(self) -> None:
+        """Return when the partitions led now are loaded."""
+        while self._running is not None and not self._running.done():
+            await asyncio.wait([self._running])
 
     def _role_changed(self, partition: Partition) -> None:
         topic, number = partition.name

@@ -48,6 +48,7 @@ from flymq.coordination.transactions import (
     needs_marker,
 )
 from flymq.host.clock import Clock
+from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Tasks
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
@@ -99,14 +100,13 @@ class Transactions:
         self.ended: Counter[TransactionState] = Counter()
         """Transactions that ended since the start, by outcome, for metrics."""
         self._deadlines = Deadlines(clock, self._look_at)
+        self._failures = FailureLog(logger, "the transaction %r cannot end yet, retrying")
 
     # --- start
 
-    async def open(self, *, was_clean: bool) -> None:
-        """Load the state of this coordinator; complete ending transactions, and abort those interrupted by a crash."""
+    async def open(self) -> None:
+        """Load the state of this coordinator, and complete ending transactions."""
         await self._leadership.open()
-        if self._log.serves_all:
-            await self._abort_interrupted(was_clean=was_clean)
 
     async def _loaded(self, _number: int, table: TransactionTable) -> None:
         for name, value in table:
@@ -123,8 +123,11 @@ class Transactions:
             if (ended := self._ending.pop(name, None)) is not None:
                 _fail(ended, error)
 
-    async def _abort_interrupted(self, *, was_clean: bool) -> None:
+    async def abort_interrupted(self, *, was_clean: bool) -> None:
         """Abort transactions left open by a crash. Only if no other broker can coordinate one that is unknown here."""
+        await self._leadership.settled()
+        if not self._log.serves_all:
+            return
         partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
         for name, value in self._all():
             is_left_open = name in partitions or name in groups
@@ -358,18 +361,10 @@ class Transactions:
         if ended.done():
             return
         value = self._get(name)
-        number = self._number(name)
         try:
-            await wait_safe(self._log.safe(number))
-            await self._write_markers(value, self._log.leader_epoch(number), ended)
+            await self._until_written(name, value, ended)
             if ended.done():
                 return
-            last_batch = self._table(name).last_batch(home_of(name))
-            entries = decide_delete(name, value, last_batch=last_batch)
-            entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
-            safe = self._write(name, entries)
-            if value.successor == value.producer:  # only this entry separates its next transaction from this one
-                await wait_safe(safe)
         except (NotCoordinator, NotLeader) as error:  # another broker completes it
             _fail(ended, error)
             return
@@ -386,21 +381,30 @@ class Transactions:
         if not ended.done():
             ended.set_result(value)
 
-    async def _write_markers(
-        self, value: TransactionValue, coordinator_epoch: int, ended: asyncio.Future[TransactionValue]
-    ) -> None:
-        """Write the missing markers and offsets, and retry until all are durable."""
+    async def _until_written(self, name: str, value: TransactionValue, ended: asyncio.Future[TransactionValue]) -> None:
+        """Write all parts of the end, and retry until they are durable: a full disk has room again some time."""
+        number = self._number(name)
         while not ended.done():
             try:
-                await wait_safe(self._append_markers(value, coordinator_epoch))
+                await wait_safe(self._log.safe(number))
+                await wait_safe(self._append_markers(value, self._log.leader_epoch(number)))
+                if not ended.done():
+                    await self._write_completion(name, value)
+                self._failures.succeeded(name)
                 return
             except FsyncFailed:
                 raise
             except (StorageError, NotLeader) as error:
-                logger.error(
-                    "a transaction of producer %d cannot end yet, retrying: %s", value.producer.producer_id, error
-                )
+                self._failures.failed(name, error)
                 await asyncio.sleep(_RETRY_S)
+
+    async def _write_completion(self, name: str, value: TransactionValue) -> None:
+        last_batch = self._table(name).last_batch(home_of(name))
+        entries = decide_delete(name, value, last_batch=last_batch)
+        entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
+        safe = self._write(name, entries)
+        if value.successor == value.producer:  # only this entry separates its next transaction from this one
+            await wait_safe(safe)
 
     def _append_markers(self, value: TransactionValue, coordinator_epoch: int) -> Safe:
         committed = value.state is TransactionState.COMMITTING
@@ -440,8 +444,13 @@ class Transactions:
         with suppress(NotCoordinator, NotLeader):  # another broker aborts it
             value = self._get(name)
             if value.state is TransactionState.ONGOING:
+                try:
+                    await self._decide_end(name, value.producer, commit=False, by_broker=True)
+                except StorageError as error:  # the disk is full, say
+                    self._failures.failed(name, error)
+                    self._watch(name, round(_RETRY_S * 1000))
+                    return
                 logger.warning("the transaction %r timed out after %d ms and was aborted", name, value.timeout_ms)
-                await self._decide_end(name, value.producer, commit=False, by_broker=True)
 
     def expire(self) -> None:
         """Delete unused transactional ids and queries."""

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 Opened = dict[int, PartitionLog | StorageError]
 """Logs by the number of the partition, or why they could not be opened."""
+NewEpochs = dict[tuple[UUID, TopicPartition], NewEpoch]
+"""Partitions that need a new leader epoch."""
 
 
 class Replicas:
@@ -118,7 +120,7 @@ class Replicas:
 
     # --- follow the image
 
-    async def open(self) -> dict[tuple[UUID, TopicPartition], NewEpoch]:
+    async def open(self) -> NewEpochs:
         """Open the replicas of this broker; return the partitions led here that need a new leader epoch.
 
         Where a log was not closed cleanly, batches may have been lost. Where it has a later epoch than the metadata,
@@ -126,7 +128,7 @@ class Replicas:
         """
         topics = list(self._image)
         opened = await asyncio.gather(*(self._open(topic) for topic in topics), return_exceptions=True)
-        new_epochs = {}
+        new_epochs: NewEpochs = {}
         failures: list[BaseException] = []
         for topic, logs in zip(topics, opened, strict=True):
             if isinstance(logs, BaseException):
@@ -307,6 +309,12 @@ class Replicas:
     def _tell_topic(self, name: str) -> None:
         for watcher in self.topic_watchers:
             watcher(name)
+
+    def release_sealed(self) -> None:
+        """Close files that are held open for readers: there is no free descriptor."""
+        for partition in self._partitions.values():
+            if isinstance(partition.log, Log):
+                partition.log.release_sealed()
 
     # --- close
 

@@ -115,6 +115,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,
     errors.IndeterminateResult: ErrorCode.REQUEST_TIMED_OUT,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    errors.CoordinatorUnavailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.CoordinatorOffline: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flymq.model.errors.base import FlyMQError
+from flymq.model.errors.disk import StorageError
 
 
 class NotCoordinator(FlyMQError):
@@ -27,3 +28,10 @@ class CoordinatorOffline(FlyMQError):
     code = "COORDINATOR_OFFLINE"
     retriable = True
     hint = "The message says which partition is offline; stop the broker and run `flymq repair check`."
+
+
+class CoordinatorUnavailable(StorageError):
+    """The coordinator cannot write its log now."""
+
+    code = "COORDINATOR_UNAVAILABLE"
+    hint = "Retry later; the message says what the disk lacks."

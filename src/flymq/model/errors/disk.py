@@ -13,11 +13,25 @@ class StorageError(FlyMQError):
     hint = "See the broker's log for the file and the operating system's error."
 
 
-class DiskFull(StorageError):
+class ResourcesExhausted(StorageError):
+    """The broker ran out of disk space or file descriptors; writes succeed again when there are some."""
+
+    code = "RESOURCES_EXHAUSTED"
+    hint = "Retry later; the broker's /health says what it lacks."
+
+
+class DiskFull(ResourcesExhausted):
     """No space left on the disk."""
 
     code = "DISK_FULL"
-    hint = "Free some space or lower the topics' retention, then restart the broker or reopen the partition."
+    hint = "Free some space, delete topics or lower their retention. Writes continue by themselves when there is room."
+
+
+class TooManyOpenFiles(ResourcesExhausted):
+    """The broker has no free file descriptor."""
+
+    code = "TOO_MANY_OPEN_FILES"
+    hint = "Raise the limit of open files (LimitNOFILE= of a systemd unit, ulimit -n), or close connections."
 
 
 class DiskPermissionDenied(StorageError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from flymq.gateways.rest.schema.shapes import Diagnosis, Limitation
 from flymq.host.process import thread_cpu_s
 from flymq.host.time_slices import TimeSlice
+from flymq.model.errors import DiskFull, TooManyOpenFiles
 from flymq.model.names import TopicPartition
 from flymq.server.monitoring.metrics import Measured
 
@@ -53,6 +54,8 @@ class Sample:
     groups: dict[str, GroupSample] = field(default_factory=dict)
     buffer_ratio: float = 0.0
     disk_free_ratio: float = 1.0
+    is_disk_full: bool = False
+    is_out_of_files: bool = False
 
 
 class Samples:
@@ -86,6 +89,8 @@ async def take_sample(measured: Measured) -> Sample:
         fsync_count=measured.fsync.count,
         buffer_ratio=measured.shared.budget.used_ratio,
         disk_free_ratio=space.free_bytes / space.size_bytes if space.size_bytes else 1.0,
+        is_disk_full=broker.headroom.is_disk_full,
+        is_out_of_files=broker.headroom.is_out_of_files,
     )
     for topic in broker.image:
         if not topic.is_internal:
@@ -145,7 +150,12 @@ def _disk(now: Sample, before: Sample) -> list[Limitation]:
         text = f"fsync takes {mean_s * 1000:.1f} ms and runs {min(ratio, 1):.0%} of the time"
         advice = "Use a faster disk, larger batches, or acks=leader where a machine crash may lose the last records."
         found.append(Limitation("disk", "high", text, advice, round(mean_s, 4)))
-    if now.disk_free_ratio < _DISK_FREE_RATIO:
+    if now.is_out_of_files:
+        text = "there is no free file descriptor, so files cannot be opened and connections not accepted"
+        found.append(Limitation("open_files", "high", text, TooManyOpenFiles.hint, 1))
+    if now.is_disk_full:
+        found.append(Limitation("disk_space", "high", "the disk is full, and writes are refused", DiskFull.hint, 0.0))
+    elif now.disk_free_ratio < _DISK_FREE_RATIO:
         text = f"{now.disk_free_ratio:.0%} of the disk is free"
         advice = (
             "Lower retention.ms or retention.bytes of large topics, or free disk space: writes to a full disk fail."

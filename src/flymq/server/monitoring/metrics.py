@@ -162,6 +162,13 @@ def _storage(measured: Measured) -> Iterator[str]:
         "Fsync latency; one fsync serves many producers.",
         [("", measured.fsync)],
     )
+    headroom = broker.headroom
+    yield from gauge(
+        "flymq_disk_full", "1 while writes are refused because the disk is full.", ("", int(headroom.is_disk_full))
+    )
+    yield from gauge(
+        "flymq_open_files_exhausted", "1 while there is no free file descriptor.", ("", int(headroom.is_out_of_files))
+    )
     space = measured.disk.space(measured.data_dir)
     yield from gauge("flymq_disk_free_bytes", "Free space of the data directory's filesystem.", ("", space.free_bytes))
     yield from gauge("flymq_disk_size_bytes", "Size of the data directory's filesystem.", ("", space.size_bytes))

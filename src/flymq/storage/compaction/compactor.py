@@ -18,11 +18,12 @@ Kept: records without a key, everything from the first open transaction on, the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flymq.host.disk import Disk
-from flymq.model.errors import InvalidBatch, StorageError
+from flymq.model.errors import InvalidBatch, ResourcesExhausted, StorageError
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import parse_batch, retain
 from flymq.record.header import BatchHeader, check_batch
@@ -80,6 +81,14 @@ class CompactionPlan:
 
         FileVanished means that retention removed a segment first; the next plan leaves it out.
         """
+        try:
+            return self._run()
+        except ResourcesExhausted:
+            with suppress(StorageError):  # it would keep the disk full
+                self.disk.remove_directory(self.directory / SCRATCH_NAME)
+            raise
+
+    def _run(self) -> CompactionResult:
         last_offsets = self._last_offsets()
         scratch = self.directory / SCRATCH_NAME
         self.disk.remove_directory(scratch)
@@ -243,10 +252,27 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
 
 def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
     """Put the compacted segments in the place of the old ones."""
+    is_wanted = log.failure is None and log.truncations == plan.truncations
+    if is_wanted:
+        _allow_gaps(log, plan)
     try:
-        if log.failure is None and log.truncations == plan.truncations:
+        if is_wanted:
             _finish(log, plan, result)
         log.disk.remove_directory(log.directory / SCRATCH_NAME)
+    except StorageError as error:
+        log.go_offline(error)
+        raise
+
+
+def _allow_gaps(log: Log, plan: CompactionPlan) -> None:
+    """From here on a segment may end before the next one begins, and a scan must not report that as a loss."""
+    gaps_end = max(plan.end_offset, log.compacted.gaps_end)
+    try:
+        log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=gaps_end))
+    except ResourcesExhausted:  # nothing has changed
+        with suppress(StorageError):
+            log.disk.remove_directory(log.directory / SCRATCH_NAME)
+        raise
     except StorageError as error:
         log.go_offline(error)
         raise
@@ -256,8 +282,6 @@ def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
     scratch = log.directory / SCRATCH_NAME
     present = {segment.base_offset for segment in log.segments}
     groups = [group for group in result.groups if present.issuperset(group)]  # retention may have taken others
-    # From here on a segment may end before the next one begins, and a scan must not report that as a loss.
-    log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=max(plan.end_offset, log.compacted.gaps_end)))
     for group in groups:
         decide_swap(log.disk, log.directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
         finish_swaps(log.disk, log.directory)

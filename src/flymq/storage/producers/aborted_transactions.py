@@ -13,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from flymq.host.disk import Disk, File, replace_file
+from flymq.model.errors import ResourcesExhausted
 from flymq.record.checksum import crc32c
 from flymq.storage.segments.segment import parse_name, segment_name
 
@@ -59,6 +60,7 @@ class AbortedTransactions:
         self._by_segment: dict[int, list[AbortedTransaction]] = {}
         self._growing: tuple[int, File] | None = None
         self._written: list[File] = []
+        self._unwritten: set[int] = set()  # segments whose file lacks entries, since the disk was full
 
     def load(self, base_offsets: list[int], end_offset: int, mark: AbortedMark) -> bool:
         """Read the entries before `end_offset` into these segments; what comes later is replayed from the log.
@@ -87,6 +89,7 @@ class AbortedTransactions:
             if base_offset >= start_offset:
                 self._disk.remove(self._path(base_offset))
         self._by_segment.clear()
+        self._unwritten.clear()
         self._growing = None
 
     def release_files(self) -> None:
@@ -101,12 +104,24 @@ class AbortedTransactions:
                 self._disk.remove(self._path(base_offset))
 
     def add(self, base_offset: int, entry: AbortedTransaction) -> None:
-        """Note an abort whose marker lies in this segment."""
+        """Note an abort whose marker lies in this segment. If the disk is full, its file is written later."""
         self._by_segment.setdefault(base_offset, []).append(entry)
-        if self._growing is None or self._growing[0] != base_offset:
-            self._growing = base_offset, self._disk.open(self._path(base_offset))
-        self._written.append(self._growing[1])
-        self._growing[1].append([_encode(entry)])
+        if base_offset in self._unwritten:
+            return
+        try:
+            if self._growing is None or self._growing[0] != base_offset:
+                self._growing = base_offset, self._disk.open(self._path(base_offset))
+            self._growing[1].append([_encode(entry)])
+            self._written.append(self._growing[1])
+        except ResourcesExhausted:
+            self._unwritten.add(base_offset)
+            self._stop_growing(base_offset)
+
+    def write_missing(self) -> None:
+        """Write what `add` could not. Before a snapshot: what it covers is not replayed from the log again."""
+        for base_offset in sorted(self._unwritten):
+            replace_file(self._disk, self._path(base_offset), b"".join(map(_encode, self._by_segment[base_offset])))
+            self._unwritten.discard(base_offset)
 
     def take_written(self) -> set[File]:
         """Return the files written since the last call. The next sync must cover them and their names."""
@@ -135,6 +150,7 @@ class AbortedTransactions:
     def forget_segment(self, base_offset: int) -> Path:
         """Forget the aborts of a segment; return the file to remove once the segment is removed."""
         self._by_segment.pop(base_offset, None)
+        self._unwritten.discard(base_offset)
         self._stop_growing(base_offset)
         return self._path(base_offset)
 
@@ -151,7 +167,10 @@ class AbortedTransactions:
         self._growing = None
         for base_offset, kept in self._by_segment.items():
             if (content := b"".join(map(_encode, kept))) != raw.get(base_offset):
-                replace_file(self._disk, self._path(base_offset), content)
+                try:
+                    replace_file(self._disk, self._path(base_offset), content)
+                except ResourcesExhausted:
+                    self._unwritten.add(base_offset)
         for base_offset in raw.keys() - self._by_segment.keys():
             self._disk.remove(self._path(base_offset))
 
@@ -162,6 +181,7 @@ class AbortedTransactions:
         if entries:
             replace_file(self._disk, self._path(base_offset), b"".join(map(_encode, entries)))
             self._by_segment[base_offset] = entries
+            self._unwritten.discard(base_offset)
         else:
             self._disk.remove(self.forget_segment(base_offset))
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flymq.host.disk import ASIDE_SUFFIX, Disk, replace_file
-from flymq.model.errors import CorruptLog, DiskFull, FileVanished
+from flymq.model.errors import CorruptLog, FileVanished, ResourcesExhausted
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import BatchHeader
 from flymq.storage.compaction.segment_swap import SCRATCH_NAME, finish_swaps
@@ -46,7 +46,7 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
     epochs, epochs_saved = _restore_epochs(disk, directory, segments, runs.runs)
     if not report.clean:
         recovered = Checkpoint(checkpoint.start_offset, segments[-1].base_offset, segments[-1].size)
-        with suppress(DiskFull):  # a log must open for retention to make room; then the next scan is as long as this
+        with suppress(ResourcesExhausted):  # it must open for retention to make room; then the next scan is as long
             if not epochs_saved:  # before the checkpoint: the next scan will not see these headers again
                 replace_file(disk, directory / EPOCHS_NAME, encode_note(epochs.starts))
                 epochs_saved = True
@@ -153,7 +153,7 @@ def _recover(
             _set_aside(disk, segment, report)
             continue
         if kept and kept[-1] in rest:
-            with suppress(DiskFull):  # then its indexes stay in memory
+            with suppress(ResourcesExhausted):  # then its indexes stay in memory
                 kept[-1].seal()
         kept.append(segment)
         start = checkpoint.recovery_position if segment.base_offset == checkpoint.recovery_offset else 0

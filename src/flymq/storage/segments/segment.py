@@ -72,6 +72,7 @@ class Segment:
         self.next_offset = base_offset
         self.size = 0
         self._is_sealed = False
+        self._is_torn = False  # the file may be longer than `size`: an append failed and could not be cut back
         self.written_since_ms: int | None = None  # when the first batch came, for rolling by age
         self._max_timestamp: int | None = NO_TIMESTAMP  # None: the last entry of the time index knows
         self._file: File | None = None
@@ -89,7 +90,12 @@ class Segment:
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes)
         segment.remove_indexes()
         segment._file = disk.open(segment.path)
-        segment._file.truncate(0)
+        try:
+            segment._file.truncate(0)
+        except StorageError:
+            with suppress(StorageError):  # the segment before may grow beyond the offset of its name
+                disk.remove(segment.path)
+            raise
         segment._offsets, segment._times = OffsetIndex(), TimeIndex()
         return segment
 
@@ -165,7 +171,10 @@ class Segment:
         write_aside(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX), times)
 
     def seal(self) -> None:
-        """No batch comes any more: save the indexes and let the next reader map them."""
+        """No batch comes any more: save the indexes and let the next reader map them.
+
+        If they cannot be saved, it is sealed nevertheless, with its indexes in memory.
+        """
         self._is_sealed = True
         self.save_indexes()
         self._offsets = self._times = None
@@ -191,16 +200,25 @@ class Segment:
         """Write batches whose bytes are `pieces` and whose assigned headers are `headers`."""
         assert not self._is_sealed, f"{self._path} is sealed"
         assert headers[0].base_offset >= self.next_offset, f"{headers[0].base_offset} comes before {self.next_offset}"
-        start = self.size
+        start, file = self.size, self._file or self.file
+        if self._is_torn:
+            self.cut_torn()
         try:
-            (self._file or self.file).append(pieces)
+            file.append(pieces)
         except StorageError:
-            with suppress(StorageError):  # a partial write; if this fails, opening cuts it off
-                self.file.truncate(start)
+            self._is_torn = True
+            with suppress(StorageError):  # tried again before the next append; after a crash, opening cuts it off
+                self.cut_torn()
             raise
         for header in headers:
             self.note(header, self.size)
         self._checked.add(start, self.size)
+
+    def cut_torn(self) -> None:
+        """Remove what a failed append left after the last batch."""
+        if self._is_torn:
+            self.file.truncate(self.size)
+            self._is_torn = False
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Account for the batch at `position`, the next one of the file; index it when an entry is due."""
@@ -218,6 +236,7 @@ class Segment:
         self._load_indexes()  # while they still match the size
         self.make_writable(position)
         self.file.truncate(position)
+        self._is_torn = False
         self._checked.cut(position)
 
     # --- reading
