@@ -86,6 +86,7 @@ class SystemPort:
     def __init__(self, accept: Callable[[Accepted], None]) -> None:
         self._accept = accept
         self._sockets: list[socket.socket] = []
+        self._is_refused = False
         self.port = 0
 
     def add(self, opened: socket.socket) -> None:
@@ -107,11 +108,16 @@ class SystemPort:
                 return
             except OSError as error:
                 # Out of descriptors, most likely. The client stays in the backlog; retry after a pause.
-                logger.error("cannot accept a connection: %s", error.strerror)
+                if not self._is_refused:
+                    logger.error("cannot accept connections, retrying: %s", error.strerror)
+                    self._is_refused = True
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(opened)
                 loop.call_later(_ACCEPT_AGAIN_S, self._accept_again, opened)
                 return
+            if self._is_refused:
+                logger.warning("connections are accepted again")
+                self._is_refused = False
             self._accept(SystemAccepted(accepted, address[0]))
 
     def _accept_again(self, opened: socket.socket) -> None:

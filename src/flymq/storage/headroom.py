@@ -147,7 +147,9 @@ class Headroom:
         elif self._postponed:
             with suppress(ResourcesExhausted, CoordinatorUnavailable):
                 await self._do_postponed()
-        if self._files_out_since_s is not None and self._disk.can_open(_SPARE_FILES):
+        if not self._disk.can_open(_SPARE_FILES):
+            self._note_files_out(TooManyOpenFiles(f"fewer than {_SPARE_FILES} file descriptors are free"))
+        elif self._files_out_since_s is not None:
             passed_s = self._clock.monotonic_s() - self._files_out_since_s
             self._files_out_since_s = None
             logger.warning("there are free file descriptors again, after %.0f s", passed_s)
