@@ -14,6 +14,7 @@ from flymq.cluster.image import Image
 from flymq.host.clock import Clock
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
+from flymq.storage.steady_clock import SteadyClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +28,6 @@ class Broker:
     transactions: Transactions
     set_aside: SetAside
     headroom: Headroom
+    steady_clock: SteadyClock
+    """For what deletes by age."""
     clock: Clock

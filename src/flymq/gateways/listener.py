@@ -193,7 +193,11 @@ class Listener:
             silent_since_s = self._shared.clock.monotonic_s() - timeout_s
             for connection in list(self._connections):
                 if connection.last_active_s < silent_since_s and not connection.inflight:
-                    connection.close_when_sent()
+                    try:
+                        connection.close_when_sent()
+                    except Exception:
+                        logger.exception("an idle connection cannot be closed")
+                        connection.abort()
 
 
 class _FirstBytes(asyncio.Protocol):

@@ -34,6 +34,10 @@ class ManualClock:
     def monotonic_s(self) -> float:
         return self._monotonic_s
 
+    def leap(self, *, ms: int) -> None:
+        """Set the wall clock, as an operator or a time server does."""
+        self._now_ms += ms
+
     def move(self, *, ms: int) -> None:
         self._now_ms += ms
         self._monotonic_s += ms / 1000

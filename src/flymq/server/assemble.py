@@ -87,7 +87,7 @@ class Server:
             raise
 
     async def _start(self) -> None:
-        config, clock = self.config, self._host.clock
+        config = self.config
         self._undo.push_async_callback(self._tasks.close)
         self.monitor.start(self._tasks)
         tls = _tls_context(config.tls)
@@ -95,7 +95,8 @@ class Server:
         self._http_listener = self._listener_of([http], tls, config.limits.http_connections_max)
         await self._open_http()
         broker = self.broker = await open_broker(self._workplace())
-        Maintenance(broker.replicas, broker.flusher, self._disk_threads, clock).start(self._tasks, _intervals(config))
+        maintenance = Maintenance(broker.replicas, broker.flusher, self._disk_threads, broker.steady_clock)
+        maintenance.start(self._tasks, _intervals(config))
         storage = config.storage
         scrubber = Scrubber(broker.replicas, self._disk_threads, bytes_per_s=storage.scrub_bytes_per_s)
         scrubber.start(self._tasks, storage.scrub_interval_ms)

@@ -209,6 +209,11 @@ class StorageSettings:
         7 * 24 * 60 * 60 * 1000, "How long to wait before sealed segments are read again to find corruption.", low=1
     )
     scrub_bytes_per_s: int = _setting(4 << 20, "Read rate of the scrub; 0 turns it off.", low=0)
+    clock_leap_wait_ms: int = _setting(
+        60 * 60_000,
+        "After a leap of the clock, or a downtime of over an hour, how long retention does not count that time. "
+        "0: trust the clock.",
+    )
     reserve_bytes: int = _setting(
         16 << 20,
         "Space kept in a file of the data directory, and given back when the disk is full, so that topics can be "

@@ -46,6 +46,7 @@ from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
 from flymq.storage.log import Log
+from flymq.storage.steady_clock import SteadyClock, read_last_time, run_clock
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ async def open_broker(at: Workplace) -> Broker:
     at.undo.callback(at.flush_threads.close)
     at.undo.push_async_callback(at.tasks.close)
     headroom.on_files_out.append(replicas.release_sealed)
+    headroom.on_room.append(replicas.reopen)
     new_epochs = await replicas.open()
     _report([partition.log for partition in replicas if isinstance(partition.log, Log)])
     if new_epochs:
@@ -149,12 +151,18 @@ async def _coordinate(
     at.undo.callback(transactions.close)
     await transactions.open()
     await headroom.when_room(partial(transactions.abort_interrupted, was_clean=was_clean))
-    at.tasks.spawn("expiry", run_expiry(groups, transactions))
+    steady_clock = SteadyClock(
+        host.clock, last_ms=read_last_time(host.disk, at.data_dir), wait_ms=config.storage.clock_leap_wait_ms
+    )
+    at.tasks.spawn("clock", run_clock(steady_clock, host.disk, at.data_dir, at.disk_threads))
+    at.tasks.spawn("expiry", run_expiry(groups, transactions, steady_clock))
     cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(host.entropy).hex)
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
     cluster = Cluster(cluster_id, config.broker.id, advertised)
     service = _service(at, cluster, image, replicas, admin, groups, transactions, producer_ids)
-    return Broker(service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, host.clock)
+    return Broker(
+        service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, steady_clock, host.clock
+    )
 
 
 async def _state_log(

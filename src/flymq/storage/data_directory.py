@@ -32,7 +32,7 @@ class DataDirectory:
     def __init__(self, disk: Disk, path: Path, gate_of: Callable[[str], WriteGate] = lambda topic: WriteGate()) -> None:
         """`gate_of` returns the gate of the logs of a topic (headroom.py)."""
         self._disk = disk
-        self._gate_of = gate_of
+        self.gate_of = gate_of
         self._topics = path / "topics"
         disk.make_directory(self._topics)
         self._lock = disk.lock(path / "lock")
@@ -42,7 +42,7 @@ class DataDirectory:
         if config.persistence is Persistence.MEMORY:
             return MemoryLog(str(partition), config)
         log = open_log(self._disk, self.path_of(partition, topic_id), config)
-        log.gate = self._gate_of(partition.topic)
+        log.gate = self.gate_of(partition.topic)
         return log
 
     def path_of(self, partition: TopicPartition, topic_id: UUID) -> Path:
@@ -58,6 +58,10 @@ class DataDirectory:
         folder = self._folder(topic, topic_id)
 
         def remove() -> None:
+            for log in opened:
+                if isinstance(log, Log):
+                    log.retire()
+                    log.wait_for_syncs()
             self._disk.remove_directory(folder)
             for log in opened:
                 log.release_files()

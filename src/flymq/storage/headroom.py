@@ -20,6 +20,7 @@ from pathlib import Path
 
 from flymq.host.clock import Clock
 from flymq.host.disk import Disk
+from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Threads
 from flymq.model.errors import CoordinatorUnavailable, DiskFull, ResourcesExhausted, StorageError, TooManyOpenFiles
 from flymq.model.names import is_internal
@@ -65,6 +66,8 @@ class Headroom:
         self._postponed: list[Callable[[], Awaitable[None]]] = []
         self.on_files_out: list[Callable[[], None]] = []
         """Called when there is no free descriptor: close files that can be opened again."""
+        self.on_room: list[Callable[[], None]] = []
+        """Called when there is room again, or a free descriptor."""
 
     @property
     def is_disk_full(self) -> bool:
@@ -133,12 +136,14 @@ class Headroom:
     # --- recover
 
     async def run(self) -> None:
+        failures = FailureLog(logger, "the check of %s failed")
         while True:
             await asyncio.sleep(_CHECK_S)
             try:
                 await self.check()
-            except StorageError as error:
-                logger.error("cannot tell whether the disk has room: %s", error)
+                failures.succeeded("the disk")
+            except Exception as error:
+                failures.failed("the disk", error)
 
     async def check(self) -> None:
         """Open the gates if there is room again."""
@@ -153,6 +158,7 @@ class Headroom:
             passed_s = self._clock.monotonic_s() - self._files_out_since_s
             self._files_out_since_s = None
             logger.warning("there are free file descriptors again, after %.0f s", passed_s)
+            self._tell_room()
 
     async def _leave_full(self, since_s: float) -> None:
         free_bytes = self._disk.space(self._data_dir).free_bytes
@@ -171,6 +177,11 @@ class Headroom:
         self._full_since_s = None
         self._topics.refusal = None
         logger.warning("the disk has room again, after %.0f s: writes continue", self._clock.monotonic_s() - since_s)
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        for watcher in self.on_room:
+            watcher()
 
     async def _do_postponed(self) -> None:
         while self._postponed:

@@ -149,6 +149,15 @@ class Log:
             self._unsynced.fail(error)
         self.failure = PartitionOffline(f"{self.directory.name} is offline: {error.message}", hint=error.hint)
 
+    def retire(self) -> None:
+        """The topic was deleted: no work is begun any more, and running syncs and checkpoints write nothing."""
+        self.failure = self.failure or PartitionOffline(f"{self.directory} was deleted")
+        self._unsynced.stop()
+
+    def wait_for_syncs(self) -> None:
+        """Return when no other thread writes to the directory of this log, once it is retired. In a thread."""
+        self._unsynced.wait()
+
     def _check_online(self) -> None:
         if self.failure is not None:
             raise self.failure

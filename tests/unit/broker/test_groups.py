@@ -297,10 +297,10 @@ def test_offsets_are_deleted_a_week_after_the_last_member_has_gone() -> None:
         await commit(node, 5, Committer(joined.member_id, joined.generation))
         node.groups.leave("g", joined.member_id)
         await asyncio.sleep(6 * DAY_S)
-        node.groups.expire()
+        node.groups.expire(node.clock.now_ms())
         assert offsets(node) == {ORDERS: 5}
         await asyncio.sleep(2 * DAY_S)
-        node.groups.expire()
+        node.groups.expire(node.clock.now_ms())
         assert node.groups.list() == []
         await world.restart()
         assert world.node is not None and world.node.groups.list() == []
@@ -318,7 +318,7 @@ def test_offsets_of_topics_that_members_read_are_kept_and_others_deleted() -> No
         for _ in range(8 * 24 * 3):
             await asyncio.sleep(20 * 60)
             node.groups.heartbeat("g", committer)
-        node.groups.expire()
+        node.groups.expire(node.clock.now_ms())
         assert offsets(node) == {ORDERS: 5}
 
     in_world(scenario)

@@ -228,7 +228,7 @@ def test_ids_that_nobody_uses_are_forgotten_and_open_ones_are_not() -> None:
         await asyncio.sleep(8 * DAY_S)
         await patient.init()
         await patient.begin()
-        node.transactions.expire()
+        node.transactions.expire(node.clock.now_ms())
         with pytest.raises(UnknownProducer):
             await producer.begin()
         await patient.end(commit=True)

@@ -496,9 +496,9 @@ class Groups:
         entries = group.offsets.decide_delete(partitions)
         return self._write(name, entries) if entries else None
 
-    def expire(self) -> None:
+    def expire(self, now_ms: int) -> None:
         """Delete unused offsets, and groups without members and offsets."""
-        before_ms = self._clock.now_ms() - self._limits.offset_retention_ms
+        before_ms = now_ms - self._limits.offset_retention_ms
         for group in self.list():
             if not group.members and group.generation and group.value.changed_at_ms > before_ms:
                 continue  # its members left only recently: they may come back

@@ -452,11 +452,11 @@ class Transactions:
                     return
                 logger.warning("the transaction %r timed out after %d ms and was aborted", name, value.timeout_ms)
 
-    def expire(self) -> None:
+    def expire(self, now_ms: int) -> None:
         """Delete unused transactional ids and queries."""
         for number in range(self._log.partitions):
             table = self._log.find_table(number)
-            entries = [] if table is None else table.decide_expire(self._clock.now_ms(), self._limits)
+            entries = [] if table is None else table.decide_expire(now_ms, self._limits)
             if entries:
                 self._log.write(number, entries)
 

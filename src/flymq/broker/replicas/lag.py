@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from flymq.broker.replicas.partition import Partition
 from flymq.host.clock import Clock
+from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 from flymq.record.header import parse_header
 
@@ -51,10 +52,13 @@ class LagMeter:
         if known is not None:
             self._times.move_to_end((partition.name, offset))
             return known
-        found = partition.log.read(offset, bytes_max=0)
-        if found is None:
+        try:
+            found = partition.log.read(offset, bytes_max=0)
+            if found is None:
+                return UNKNOWN
+            header = parse_header(found.read())
+        except FlyMQError:  # a vanished or corrupt segment, which the state of the log tells; the rest can be measured
             return UNKNOWN
-        header = parse_header(found.read())
         is_own = header.delete_horizon_ms is None and not header.has_log_append_time
         time_ms = header.base_timestamp if is_own else header.max_timestamp
         self._times[partition.name, offset] = time_ms

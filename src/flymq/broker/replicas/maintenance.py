@@ -8,10 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.host.clock import Clock
+from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Tasks, Threads
-from flymq.model.errors import FlyMQError
+from flymq.model.errors import ResourcesExhausted
 from flymq.storage.compaction import compactor
 from flymq.storage.data_directory import PartitionLog
 from flymq.storage.flusher import Flusher
@@ -33,6 +35,7 @@ class Maintenance:
     """Maintains all partitions, one at a time."""
 
     def __init__(self, replicas: Replicas, flusher: Flusher, threads: Threads, clock: Clock) -> None:
+        """`clock` decides what is old: storage/steady_clock.py."""
         self._replicas = replicas
         self._flusher = flusher
         self._threads = threads
@@ -55,6 +58,8 @@ class Maintenance:
         """Compact topics with `cleanup.policy` compact."""
         if not isinstance(log, Log):
             return
+        if log.gate.refusal is not None:
+            return  # it would take the space that is left
         plan = compactor.plan(log, self._clock.now_ms())
         if plan is not None:
             compactor.finish(log, plan, await self._threads.run(plan.run))
@@ -65,12 +70,25 @@ class Maintenance:
             await self._flusher.checkpoint(log)
 
     async def _repeat(self, interval_ms: int, work: Callable[[PartitionLog], Awaitable[None]]) -> None:
+        failures = FailureLog(logger, f"{work.__name__} of %s failed")
         while True:
             await asyncio.sleep(interval_ms / 1000)
             for partition in self._replicas:
-                if partition.log.failure is not None:
-                    continue
-                try:
-                    await work(partition.log)
-                except FlyMQError as error:
-                    logger.error("%s of %s: %s", work.__name__, partition.name, error)
+                await self._maintain(partition, work, failures)
+
+    async def _maintain(
+        self, partition: Partition, work: Callable[[PartitionLog], Awaitable[None]], failures: FailureLog
+    ) -> None:
+        if partition.log.failure is not None:
+            return
+        name = str(partition.name)
+        try:
+            with partition.upkeep():
+                await work(partition.log)
+            failures.succeeded(name)
+        except ResourcesExhausted as error:  # the disk is full, which is logged once for all partitions
+            if isinstance(partition.log, Log):
+                partition.log.gate.report(error)
+        except Exception as error:  # whatever it is, the next partition and the next time have their turn
+            if partition.log.failure is None:  # else its state tells it, or its topic was deleted
+                failures.failed(name, error)

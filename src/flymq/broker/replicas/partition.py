@@ -6,7 +6,8 @@ No `await` here: an append or a read is one step. Waiting for an fsync is a futu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -101,6 +102,27 @@ class Partition:
         self._clock = clock
         self._waiting: dict[Callable[[], None], None] = {}  # in order of arrival
         self._seen_high_watermark = 0
+        self._upkeep = 0
+        self._idle: asyncio.Future[None] | None = None
+
+    # --- maintenance
+
+    @contextmanager
+    def upkeep(self) -> Iterator[None]:
+        """Work on the files of the log, which are not removed meanwhile."""
+        self._upkeep += 1
+        try:
+            yield
+        finally:
+            self._upkeep -= 1
+            if not self._upkeep and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def until_idle(self) -> None:
+        """Wait until no maintenance works on the log."""
+        while self._upkeep:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
 
     # --- role
 

@@ -21,7 +21,7 @@ from flymq.cluster.catalog import NewEpoch
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
-from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, PartitionOffline, StorageError
+from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, PartitionOffline, ResourcesExhausted, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
@@ -224,6 +224,8 @@ class Replicas:
                 continue  # it was removed from the topic while it was opened
             name = TopicPartition(topic.name, number)
             if isinstance(log, StorageError):
+                if isinstance(log, ResourcesExhausted):
+                    self._directory.gate_of(topic.name).report(log)
                 offline[number] = self._take_offline(name, log, offline.get(number))
                 continue
             offline.pop(number, None)
@@ -281,8 +283,15 @@ class Replicas:
         for partition in partitions.values():
             partition.wake()
         self._tell_topic(topic.name)
-        logs = [partition.log for partition in partitions.values()]
-        self._work(topic.topic_id, partial(self._remove_files, topic.name, topic.topic_id, logs))
+        for partition in partitions.values():
+            if isinstance(partition.log, Log):
+                partition.log.retire()
+        self._work(topic.topic_id, partial(self._remove_closed, topic.name, topic.topic_id, list(partitions.values())))
+
+    async def _remove_closed(self, name: str, topic_id: UUID, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            await partition.until_idle()
+        await self._remove_files(name, topic_id, [partition.log for partition in partitions])
 
     async def _remove_files(self, name: str, topic_id: UUID, logs: list[PartitionLog]) -> None:
         try:
@@ -309,6 +318,12 @@ class Replicas:
     def _tell_topic(self, name: str) -> None:
         for watcher in self.topic_watchers:
             watcher(name)
+
+    def reopen(self) -> None:
+        """Open partitions again that could not be opened on a full disk or without a free descriptor."""
+        for topic in self._image:
+            if any(isinstance(failure.__cause__, ResourcesExhausted) for failure in self.offline(topic).values()):
+                self._work(topic.topic_id, partial(self._open_missing, topic.name, topic.topic_id))
 
     def release_sealed(self) -> None:
         """Close files that are held open for readers: there is no free descriptor."""

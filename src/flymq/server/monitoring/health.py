@@ -33,6 +33,7 @@ def describe_health(phase: Phase, measured: Measured | None, *, broker_id: int, 
     health.problems = [str(failure) for failure in offline.values()]
     health.problems += [f"corrupt batch: {text}" for each in broker.replicas for text in each.log.damage]
     health.problems += broker.headroom.problems
+    health.problems += broker.steady_clock.problems
     health.problems += broker.set_aside.problems.values()
     if phase is Phase.SERVING:
         health.status = "degraded" if health.problems else "ok"

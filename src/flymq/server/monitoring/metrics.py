@@ -169,6 +169,11 @@ def _storage(measured: Measured) -> Iterator[str]:
     yield from gauge(
         "flymq_open_files_exhausted", "1 while there is no free file descriptor.", ("", int(headroom.is_out_of_files))
     )
+    yield from gauge(
+        "flymq_clock_leap_seconds",
+        "How far the clock leapt forward, while retention does not count this time.",
+        ("", broker.steady_clock.leap_ms / 1000),
+    )
     space = measured.disk.space(measured.data_dir)
     yield from gauge("flymq_disk_free_bytes", "Free space of the data directory's filesystem.", ("", space.free_bytes))
     yield from gauge("flymq_disk_size_bytes", "Size of the data directory's filesystem.", ("", space.size_bytes))

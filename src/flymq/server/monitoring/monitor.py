@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
 from flymq.gateways.rest.schema.shapes import Diagnosis, Health
 from flymq.host.disk import Disk
+from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Tasks
 from flymq.model.errors import BrokerStarting
 from flymq.model.histogram import Histogram
@@ -18,6 +20,8 @@ from flymq.server.monitoring.diagnosis import INTERVAL_S, Samples
 from flymq.server.monitoring.health import Phase, describe_health
 from flymq.server.monitoring.loop_lag import LoopLag
 from flymq.server.monitoring.metrics import Measured, broker_page, detailed_page
+
+logger = logging.getLogger(__name__)
 
 
 class Monitor:
@@ -59,8 +63,13 @@ class Monitor:
         tasks.spawn("samples", self._run(self._samples))
 
     async def _run(self, samples: Samples) -> None:
+        failures = FailureLog(logger, "taking %s failed")
         while True:
-            await samples.take()
+            try:
+                await samples.take()
+                failures.succeeded("a sample")
+            except Exception as error:  # the next one may succeed
+                failures.failed("a sample", error)
             await asyncio.sleep(INTERVAL_S)
 
     @property
