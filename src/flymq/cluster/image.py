@@ -24,6 +24,7 @@ from flymq.cluster.catalog import (
 )
 from flymq.metadata.store import EventBatch, MetadataStore
 from flymq.model.errors import (
+    FlyMQError,
     IndeterminateResult,
     PartitionNotFound,
     RevisionCompacted,
@@ -226,7 +227,10 @@ class Image:
             changes.append(TopicChange(name, before, after))
         for change in changes:
             for watcher in self.watchers:
-                watcher(change)
+                try:
+                    watcher(change)
+                except FlyMQError as error:  # the others, and all later changes, must not suffer from it
+                    logger.error("a reaction to a change of the topic %s failed: %s", change.name, error)
 
     def _build(self, name: str) -> Topic | None:
         spec = self._specs.get(name)

@@ -15,6 +15,7 @@ import logging
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +25,8 @@ from flymq.host.tasks import Tasks
 from flymq.wire.first_bytes import Speaks
 
 logger = logging.getLogger(__name__)
+
+_ABORT_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Listener:
         self._connections: dict[Connection, None] = {}
         self._arriving: dict[_FirstBytes, asyncio.Task[None]] = {}
         self._per_ip: Counter[str] = Counter()
-        self._all_gone: asyncio.Event | None = None
+        self._leaving: dict[Connection, None] = {}
+        self._all_left = asyncio.Event()
         self.accepted: Counter[str] = Counter()
         """Number of connections by protocol, since the start."""
         self.refused = 0
@@ -104,18 +108,29 @@ class Listener:
     async def close(self, *, within_s: float) -> None:
         """Wait for requests in flight, up to a timeout; then close all connections."""
         self.stop_accepting()
-        for connection in list(self._connections):
-            connection.close_when_sent()
-        if not self._connections:
-            return
-        self._all_gone = asyncio.Event()
-        timer = asyncio.get_running_loop().call_later(within_s, self._abort_all)
-        await self._all_gone.wait()
-        timer.cancel()
+        await self._let_go(list(self._connections), within_s)
 
-    def _abort_all(self) -> None:
-        for connection in list(self._connections):
+    async def drain(self, *, within_s: float) -> None:
+        """Wait for requests in flight, up to a timeout, and close their connections; go on accepting others."""
+        await self._let_go([connection for connection in self._connections if connection.inflight], within_s)
+
+    async def _let_go(self, leaving: list[Connection], within_s: float) -> None:
+        self._leaving = dict.fromkeys(leaving)
+        self._all_left = asyncio.Event()
+        for connection in leaving:
+            connection.close_when_sent()
+        if await self._have_left(within_s):
+            return
+        for connection in list(self._leaving):
             connection.abort()
+        if not await self._have_left(_ABORT_WITHIN_S):  # nothing may keep a broker from stopping
+            logger.error("%d connections do not close", len(self._leaving))
+
+    async def _have_left(self, within_s: float) -> bool:
+        if self._leaving:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_left.wait(), within_s)
+        return not self._leaving
 
     # --- accept
 
@@ -177,9 +192,12 @@ class Listener:
         self._connections[connection] = None
 
         def closed() -> None:
-            self._connections.pop(connection, None)
-            if self._all_gone is not None and not self._connections:
-                self._all_gone.set()
+            if connection not in self._connections:
+                return
+            del self._connections[connection]
+            self._leaving.pop(connection, None)
+            if not self._leaving:
+                self._all_left.set()
             self._left(ip)
 
         connection.on_closed = closed
@@ -238,5 +256,10 @@ class _FirstBytes(asyncio.Protocol):
             self._timer.cancel()
             connection = self._listener.welcome(self, chosen)
             self._transport.set_protocol(connection)
-            connection.connection_made(self._transport)
-            connection.feed(self._first)
+            try:
+                connection.connection_made(self._transport)
+                connection.feed(self._first)
+            except Exception:  # its own `connection_lost` may fail as well
+                logger.exception("a connection from %s failed", self.ip)
+                self._transport.abort()
+                connection.on_closed()

@@ -28,7 +28,3 @@ class FailureLog:
     def succeeded(self, name: str) -> None:
         if self._failing and self._failing.pop(name, None) is not None:
             self._logger.info(f"{self._text}: it works again", name)
-
-    def forget(self, name: str) -> None:
-        """The thing is gone."""
-        self._failing.pop(name, None)

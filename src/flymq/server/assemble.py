@@ -43,6 +43,7 @@ from flymq.wire.kafka.framing import speaks_kafka
 logger = logging.getLogger(__name__)
 
 _STOP_WITHIN_S = 5.0
+_CLOSE_S_MIN = 1.0
 
 
 def assemble(host: Host, config: Config) -> Server:
@@ -66,6 +67,7 @@ class Server:
         self._disk_threads = host.new_threads("disk", config.storage.recovery_threads_max)
         self._flush_threads = TimedThreads(host.new_threads("flush", 1))
         self._undo = AsyncExitStack()
+        self._stop_by_s: float | None = None
         self._accounts = Accounts(
             host.clock,
             ClientQuota(config.quotas.produce_bytes_per_s),
@@ -117,6 +119,7 @@ class Server:
             self._accounts,
             self._undo,
             self._stop_after,
+            self._time_left_s,
         )
 
     def _listener_of(self, gateways: list[Gateway], tls: ssl.SSLContext | None, connections_max: int) -> Listener:
@@ -148,10 +151,19 @@ class Server:
     async def stop(self) -> None:
         """Stop accepting connections, finish requests in flight, close every log with a clean-shutdown marker."""
         self.monitor.phase = Phase.STOPPING
+        self._stop_by_s = self._host.clock.monotonic_s() + self.config.broker.shutdown_timeout_ms / 1000
         self._listener.stop_accepting()
         self.broker.replicas.fetches.stop_waiting()
-        await self._http_listener.close(within_s=_STOP_WITHIN_S)
+        within_s = min(_STOP_WITHIN_S, self._time_left_s())
+        await asyncio.gather(self._listener.close(within_s=within_s), self._http_listener.drain(within_s=within_s))
+        self._rest.service = None  # only probes are served from here on, while the logs are closed
         await self._undo.aclose()
+
+    def _time_left_s(self) -> float:
+        """Time left until a service manager may lose patience."""
+        if self._stop_by_s is None:
+            return self.config.broker.shutdown_timeout_ms / 1000
+        return max(_CLOSE_S_MIN, self._stop_by_s - self._host.clock.monotonic_s())
 
     @property
     def connections(self) -> int:

@@ -57,6 +57,12 @@ class BrokerSettings:
     data_dir: Path = _setting(Path("flymq-data"), "Data directory; created if it does not exist.")
     id: int = _setting(0, "Id of this broker; unique in the cluster.", high=_INT32_MAX)
     cluster_id: str | None = _setting(None, "Id of the cluster that the broker belongs to.")
+    shutdown_timeout_ms: int = _setting(
+        25_000,
+        "Time for a clean shutdown. Partitions that are not closed by then are recovered at the next start. Keep it "
+        "below the patience of the service manager, such as 30 s in Kubernetes.",
+        low=1_000,
+    )
     dev: bool = _setting(False, "Development mode: topics are created on first use.")
 
 

@@ -19,7 +19,7 @@ from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.set_aside import SetAside
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, StateLog, Table
 from flymq.broker.coordinators.transactions import Transactions
-from flymq.broker.replicas.replicas import NewEpochs, Replicas
+from flymq.broker.replicas.replicas import CLOSED_AT_ONCE, NewEpochs, Replicas
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.gate import Gate
@@ -50,6 +50,7 @@ from flymq.storage.steady_clock import SteadyClock, read_last_time, run_clock
 
 logger = logging.getLogger(__name__)
 
+_CLOSE_WITHIN_S = 20.0
 METADATA_NAME = "metadata.db"
 T = TypeVar("T", bound=Table)
 
@@ -68,6 +69,8 @@ class Workplace:
     """What is opened is closed by it, in reverse order."""
     fsync_failed: Callable[[FsyncFailed], None]
     """Called when an fsync fails: the broker must be stopped."""
+    time_left_s: Callable[[], float] = lambda: _CLOSE_WITHIN_S
+    """Time left for closing the logs."""
 
     @property
     def data_dir(self) -> Path:
@@ -87,7 +90,7 @@ async def open_broker(at: Workplace) -> Broker:
     at.tasks.spawn("image", image.follow())
     flusher = Flusher(at.flush_threads, at.tasks, at.fsync_failed)
     replicas = Replicas(at.config.broker.id, image, directory, flusher, at.host.clock, at.disk_threads, at.tasks)
-    at.undo.callback(replicas.close)
+    at.undo.push_async_callback(_close, at, replicas)
     at.undo.callback(at.disk_threads.close)  # whatever works on the logs ends before they are closed
     at.undo.callback(at.flush_threads.close)
     at.undo.push_async_callback(at.tasks.close)
@@ -100,6 +103,10 @@ async def open_broker(at: Workplace) -> Broker:
     at.tasks.spawn("headroom", headroom.run())
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
     return await _coordinate(at, catalog, image, replicas, flusher, headroom, was_clean=was_clean)
+
+
+async def _close(at: Workplace, replicas: Replicas) -> None:
+    await replicas.close(at.host.new_threads("close", CLOSED_AT_ONCE), at.time_left_s())
 
 
 async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEpochs) -> None:

@@ -583,6 +583,11 @@ class Log:
     # --- make durable
 
     @property
+    def is_dirty(self) -> bool:
+        """Whether anything has changed since the last checkpoint."""
+        return self._unsynced.change != self._change_saved
+
+    @property
     def is_durable(self) -> bool:
         """Whether everything appended and every epoch begun so far is on the disk."""
         return self.durable_offset >= self.end_offset and not self._epochs_file.is_required
@@ -622,7 +627,7 @@ class Log:
 
     def begin_checkpoint(self) -> SyncPoint | None:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
-        if self._unsynced.change == self._change_saved or self.failure is not None:
+        if not self.is_dirty or self.failure is not None:
             return None
         with suppress(ResourcesExhausted):  # they can be built again
             # Indexes are written here: a thread might be late and overwrite newer ones.
@@ -674,6 +679,8 @@ class Log:
             return
         self._active.cut_torn()
         self._save_now()
+        if self._unsynced.is_stopped:
+            return  # it took too long, and the broker waits no more
         write_clean_marker(
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )

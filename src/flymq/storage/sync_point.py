@@ -45,7 +45,7 @@ class Unsynced:
         self._directory = directory
         self._on_failure = on_failure
         self._failure: FsyncFailed | None = None
-        self._is_stopped = False
+        self.is_stopped = False
         self._lock = Lock()  # one fsync at a time: of two at once the kernel reports a failure to only one
         self._files: dict[File, int] = {}
         self._names: int | None = None
@@ -100,7 +100,7 @@ class Unsynced:
 
     def stop(self) -> None:
         """Let no further fsync begin: the files are about to be removed."""
-        self._is_stopped = True
+        self.is_stopped = True
 
     def wait(self) -> None:
         """Return when none is running."""
@@ -110,7 +110,7 @@ class Unsynced:
     def fsync(self, work: Callable[[], None]) -> None:
         """Do work that ends in an fsync, unless one has failed before. Safe in any thread."""
         with self._lock:
-            if self._is_stopped:
+            if self.is_stopped:
                 return
             if self._failure is not None:
                 raise self._failure

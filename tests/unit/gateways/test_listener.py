@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 
 import pytest
@@ -207,4 +207,45 @@ async def test_who_speaks_like_nobody_in_the_end_is_sent_away_at_once(sent: byte
             await asyncio.sleep(0)
         assert await ends(reader.read(1))
         await until(lambda: listener.connections == 0)
+        writer.close()
+
+
+class Clumsy(Echo):
+    """A protocol with a mistake in it."""
+
+    protocol = "clumsy"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        raise RuntimeError("a mistake")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        raise RuntimeError("another one")
+
+
+async def test_a_protocol_that_fails_on_its_first_byte_does_not_keep_the_broker_from_stopping() -> None:
+    shared = SharedByConnections(SystemClock(), BufferBudget(1 << 20), ConnectionLimits(), Requests())
+    tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error}"))
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: None)  # the loop reports what `connection_lost` raises
+    gateway = Gateway("clumsy", speaks_echo, lambda: Clumsy(shared))
+    listener = Listener([gateway], shared, ListenerLimits(), SystemNetwork(), tasks)
+    port = await listener.open("127.0.0.1", 0, 100)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"!")
+    with suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    writer.close()
+    assert listener.connections == 0
+    await asyncio.wait_for(listener.close(within_s=0.1), 10)
+    await tasks.close()
+
+
+async def test_a_listener_that_drains_waits_for_requests_in_flight_and_serves_others() -> None:
+    async with listening(ListenerLimits()) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"!")
+        assert await reader.readexactly(1) == b"!"
+        await listener.drain(within_s=10)
+        writer.write(b"!")
+        assert await reader.readexactly(1) == b"!"
         writer.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from uuid import UUID
@@ -28,6 +29,8 @@ from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+CLOSED_AT_ONCE = 16
 
 Opened = dict[int, PartitionLog | StorageError]
 """Logs by the number of the partition, or why they could not be opened."""
@@ -333,16 +336,39 @@ class Replicas:
 
     # --- close
 
-    def close(self) -> None:
-        """Close every log with a clean-shutdown marker; not after a failed fsync, so that the next start recovers."""
+    async def close(self, threads: Threads, within_s: float) -> None:
+        """Close every log with a clean-shutdown marker; not after a failed fsync, so that the next start recovers.
+
+        What takes longer than `within_s` is left to the recovery of the next start, too: a service manager would kill
+        the broker, and nothing acknowledged is lost.
+        """
         if self._flusher.has_failed:
             return
-        for partition in self:
+        # Those that are on the disk need no fsync: first, so that many are closed in a short time.
+        waiting = deque(sorted(self, key=lambda partition: isinstance(partition.log, Log) and partition.log.is_dirty))
+        closing = [asyncio.ensure_future(self._close_some(waiting, threads)) for _ in range(CLOSED_AT_ONCE)]
+        done, late = await asyncio.wait(closing, timeout=within_s)
+        if waiting or late:
+            count = len(waiting) + len(late)
+            logger.warning("%d partitions were not closed in %.0f s: the next start recovers them", count, within_s)
+            waiting.clear()
+            for partition in self:
+                if isinstance(partition.log, Log):
+                    partition.log.retire()  # a late thread must not write to files that the next process uses
+        else:
+            threads.close()
+        self._partitions.clear()
+        self._by_topic.clear()
+        for each in done:
+            each.result()
+
+    async def _close_some(self, waiting: deque[Partition], threads: Threads) -> None:
+        while waiting:
+            partition = waiting.popleft()
             try:
-                partition.log.close()
+                await threads.run(partition.log.close)
             except FsyncFailed:
+                waiting.clear()
                 raise
             except StorageError as error:  # a full disk, say: this one is recovered at the next start, the others not
                 logger.error("%s was not closed cleanly: %s", partition.name, error)
-        self._partitions.clear()
-        self._by_topic.clear()
