@@ -53,8 +53,8 @@ async def create_topics(world: World, client: AsyncFlyMQClient) -> dict[str, int
     return created
 
 
-async def producers_survive(seed: int) -> str:
-    world = World(seed)
+async def producers_survive(seed: int, *, fills_disk: bool = False) -> str:
+    world = World(seed, fills_disk=fills_disk)
     await world.start()
     admin = world.client("admin")
     await admin.create_topic("t", PARTITIONS)
@@ -90,6 +90,11 @@ async def producers_survive(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_acknowledged_is_there_once_and_in_order(seed: int) -> None:
     run(producers_survive(seed))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_was_acknowledged_is_there_though_the_disk_was_full_now_and_then(seed: int) -> None:
+    run(producers_survive(1000 + seed, fills_disk=True))
 
 
 async def producer_is_cut_off(seed: int) -> None:

@@ -16,9 +16,9 @@ SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "25"))
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
 
-async def transactions_survive(seed: int) -> str:
+async def transactions_survive(seed: int, *, fills_disk: bool = False) -> str:
     """Return the history of the world."""
-    world = World(seed)
+    world = World(seed, fills_disk=fills_disk)
     chance = world.chance
     await world.start()
     await world.client("admin").create_topic("t", len(PARTITIONS))
@@ -39,3 +39,8 @@ async def transactions_survive(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_transaction_is_wholly_there_or_not_at_all(seed: int) -> None:
     run(transactions_survive(seed))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_transaction_is_whole_though_the_disk_was_full_now_and_then(seed: int) -> None:
+    run(transactions_survive(1000 + seed, fills_disk=True))

@@ -42,6 +42,7 @@ SETTINGS = {
     "groups.internal_partitions": 2,
     "groups.consumer_session_timeout_ms": 2_000,
     "storage.checkpoint_interval_ms": 3_000,
+    "storage.reserve_bytes": 10_000,
 }
 PATIENT: ClientSettings = {
     "connect_timeout_ms": 1_000,
@@ -54,7 +55,9 @@ PATIENT: ClientSettings = {
 class World:
     """The broker through all its lives, its clients, and the network between them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, fills_disk: bool = False) -> None:
+        """`fills_disk`: the disk is full now and then."""
+        self._fills_disk = fills_disk
         self.chance = random.Random(seed)
         self.network = SimulatedNetwork(self.chance)
         self.network.on_delivery = self._remember
@@ -64,7 +67,7 @@ class World:
         self._history = hashlib.sha256()
         self._hosts: dict[str, Host] = {}
         self._clients: list[AsyncFlyMQClient | Cluster] = []
-        self._errors = LoggedErrors()
+        self._errors = LoggedErrors(("No space left", "is full", "bytes are free") if fills_disk else ())
         logging.getLogger("flymq").addHandler(self._errors)
 
     @property
@@ -146,11 +149,20 @@ class World:
                 [self._cut_power_at_a_byte, self._cut_power, self._kill, self._restart, self._disturb_network],
                 [40, 10, 15, 10, 25],
             )[0]
+            if self._fills_disk and self.chance.random() < 0.5:
+                befall = self._fill_disk
             await befall(work)
         self.machine.disk.bytes_until_cut = None
+        self.machine.disk.bytes_free = None
         if not self.machine.is_up:
             await self.start_patiently()
         work.result()
+
+    async def _fill_disk(self, work: asyncio.Future[Any]) -> None:
+        """Leave little room on the disk for a while, or change how much there is."""
+        disk = self.machine.disk
+        disk.bytes_free = None if disk.bytes_free is not None else int(self.chance.expovariate(1 / 5_000))
+        await self._wait(work)
 
     async def _cut_power_at_a_byte(self, work: asyncio.Future[Any]) -> None:
         """Let the power go in the middle of something the broker writes, perhaps again while it recovers."""
@@ -242,11 +254,14 @@ class World:
 class LoggedErrors(logging.Handler):
     """What a broker or a client says went wrong inside it."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: tuple[str, ...] = ()) -> None:
         super().__init__(logging.ERROR)
+        self._expected = expected
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if any(text in record.getMessage() for text in self._expected):
+            return
         if not (record.exc_info and isinstance(record.exc_info[1], PowerCut)):
             self.found.append(f"{record.getMessage()} {record.exc_info and record.exc_info[1]!r}")
 
