@@ -153,16 +153,17 @@ class World:
                 befall = self._fill_disk
             await befall(work)
         self.machine.disk.bytes_until_cut = None
-        self.machine.disk.bytes_free = None
         if not self.machine.is_up:
             await self.start_patiently()
         work.result()
 
     async def _fill_disk(self, work: asyncio.Future[Any]) -> None:
-        """Leave little room on the disk for a while, or change how much there is."""
-        disk = self.machine.disk
-        disk.bytes_free = None if disk.bytes_free is not None else int(self.chance.expovariate(1 / 5_000))
+        """Leave little room on the disk for a while, perhaps also while the broker starts."""
+        self.machine.disk.bytes_free = int(self.chance.expovariate(1 / 5_000))
+        befall = self.chance.choice([self._wait, self._kill, self._cut_power, self._restart])
+        await befall(work)
         await self._wait(work)
+        self.machine.disk.bytes_free = None
 
     async def _cut_power_at_a_byte(self, work: asyncio.Future[Any]) -> None:
         """Let the power go in the middle of something the broker writes, perhaps again while it recovers."""
