@@ -394,11 +394,15 @@ class SystemDisk:
 
 
 def _allocate(fd: int, size: int) -> None:
-    if sys.platform == "darwin":  # it has no posix_fallocate; zeros that are written take their space too
-        while (missing := size - os.fstat(fd).st_size) > 0:
-            os.write(fd, bytes(min(missing, 1 << 20)))
-    else:
-        os.posix_fallocate(fd, 0, size)
+    if sys.platform != "darwin":  # it has no posix_fallocate
+        try:
+            os.posix_fallocate(fd, 0, size)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not on this file system
+                raise
+    while (missing := size - os.fstat(fd).st_size) > 0:  # zeros that are written take their space too
+        os.write(fd, bytes(min(missing, 1 << 20)))
 
 
 def _sync_file(fd: int, path: Path) -> None:

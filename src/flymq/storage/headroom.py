@@ -105,6 +105,8 @@ class Headroom:
             self._allocate()
         except ResourcesExhausted as error:
             self.report(error)
+        except StorageError as error:
+            logger.error("no space can be reserved for a full disk: %s", error)
 
     def report(self, error: ResourcesExhausted) -> None:
         """Something has run out. On the event loop."""

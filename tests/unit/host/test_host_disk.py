@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -177,3 +178,34 @@ def test_a_directory_is_removed_while_another_thread_still_replaces_files_in_it(
         disk.remove_directory(directory)
         assert not directory.exists()
         writer.join()
+
+
+def test_allocated_space_is_taken_before_it_is_written(tmp_path: Path) -> None:
+    file = SystemDisk().open(tmp_path / "reserve")
+    file.allocate(1 << 20)
+    assert file.size() == 1 << 20
+    assert (tmp_path / "reserve").stat().st_blocks * 512 >= 1 << 20
+    file.allocate(1 << 20)
+    assert file.size() == 1 << 20
+
+
+def test_a_file_system_without_fallocate_gets_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    file = SystemDisk().open(tmp_path / "reserve")
+    file.allocate(3_000_000)
+    assert file.size() == 3_000_000
+
+
+def test_descriptors_are_tried_and_given_back() -> None:
+    assert SystemDisk().can_open(5)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 10, hard))
+    try:
+        assert not SystemDisk().can_open(100)
+        assert SystemDisk().can_open(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

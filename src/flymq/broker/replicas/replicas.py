@@ -371,4 +371,5 @@ class Replicas:
                 waiting.clear()
                 raise
             except StorageError as error:  # a full disk, say: this one is recovered at the next start, the others not
-                logger.error("%s was not closed cleanly: %s", partition.name, error)
+                level = logging.DEBUG if isinstance(error, ResourcesExhausted) else logging.ERROR  # said once already
+                logger.log(level, "%s was not closed cleanly: %s", partition.name, error)

@@ -39,6 +39,11 @@ def test_a_disk_that_fills_up_is_named() -> None:
     assert names(replace(NOW, disk_free_ratio=0.05)) == ["disk_space"]
 
 
+def test_a_full_disk_and_missing_descriptors_are_named() -> None:
+    assert names(replace(NOW, disk_free_ratio=0.0, is_disk_full=True)) == ["disk_space"]
+    assert names(replace(NOW, is_out_of_files=True)) == ["open_files"]
+
+
 def test_buffers_that_fill_up_are_named() -> None:
     assert names(replace(NOW, buffer_ratio=0.9)) == ["buffers"]
 
