@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 RESERVE_NAME = "reserve"
 _CHECK_S = 1.0
+_LOOK_S = 30.0
+"""How often descriptors are counted while nothing is missing: what only connections lack, nobody reports."""
 _ROOM_BYTES_MIN = 256 << 10
 _SPARE_FILES = 16
 
@@ -63,6 +65,7 @@ class Headroom:
         self._internal_topics = WriteGate(self.report)
         self._full_since_s: float | None = None
         self._files_out_since_s: float | None = None
+        self._reported = asyncio.Event()
         self._postponed: list[Callable[[], Awaitable[None]]] = []
         self.on_files_out: list[Callable[[], None]] = []
         """Called when there is no free descriptor: close files that can be opened again."""
@@ -76,6 +79,10 @@ class Headroom:
     @property
     def is_out_of_files(self) -> bool:
         return self._files_out_since_s is not None
+
+    @property
+    def _lacks_something(self) -> bool:
+        return self.is_disk_full or self.is_out_of_files or bool(self._postponed)
 
     @property
     def problems(self) -> list[str]:
@@ -110,6 +117,7 @@ class Headroom:
 
     def report(self, error: ResourcesExhausted) -> None:
         """Something has run out. On the event loop."""
+        self._reported.set()
         if isinstance(error, TooManyOpenFiles):
             self._note_files_out(error)
         elif self._full_since_s is None:
@@ -140,7 +148,12 @@ class Headroom:
     async def run(self) -> None:
         failures = FailureLog(logger, "the check of %s failed")
         while True:
-            await asyncio.sleep(_CHECK_S)
+            if not self._lacks_something:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._reported.wait(), _LOOK_S)
+            self._reported.clear()
+            if self._lacks_something:
+                await asyncio.sleep(_CHECK_S)
             try:
                 await self.check()
                 failures.succeeded("the disk")

@@ -79,6 +79,7 @@ def test_partitions_that_cannot_be_opened_are_not_added_and_the_others_serve_on(
         with pytest.raises(DiskFull):
             await node.admin.add_partitions("orders", 3)
         assert len((await node.admin.get_or_create("orders")).partitions) == 1
+        await asyncio.sleep(2)
         await node.admin.add_partitions("orders", 3)
         assert world.partition("orders", 2).leads
         await world.restart()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -267,7 +268,7 @@ def test_a_topic_whose_log_cannot_be_opened_was_not_created_and_can_be_created_a
 def test_a_partition_that_could_not_be_opened_was_not_added() -> None:
     async def scenario(world: World, node: Broker) -> None:
         await world.create_topic("orders", 1)
-        world.disk.fail_next("create", "/orders~", errno.ENOSPC)
+        world.disk.fail_next("create", "/orders~", errno.EIO)
         with pytest.raises(StorageError):
             await node.admin.add_partitions("orders", 2)
         assert len(node.image.get("orders").partitions) == 1
@@ -284,6 +285,7 @@ def test_a_partition_that_can_be_opened_later_is_as_good_as_any_other() -> None:
         world.disk.fail_next("create", "/orders~", errno.ENOSPC)
         with pytest.raises(StorageError):
             await node.admin.add_partitions("orders", 2)
+        await asyncio.sleep(2)
         await node.admin.add_partitions("orders", 3)  # there is space again
         await node.replicas.settled(node.image.get("orders").topic_id)
         for number in range(3):
