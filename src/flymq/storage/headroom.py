@@ -119,7 +119,8 @@ class Headroom:
         """Something has run out. On the event loop."""
         self._reported.set()
         if isinstance(error, TooManyOpenFiles):
-            self._note_files_out(error)
+            if self._files_out_since_s is None:
+                self._note_files_out(error)
         elif self._full_since_s is None:
             self._full_since_s = self._clock.monotonic_s()
             self._topics.refusal = f"the disk of {self._data_dir} is full"

@@ -198,7 +198,7 @@ class _Served:
             hosts=rest.settings.hosts,
         )
         if operation.needs_broker and rest.service is None:
-            raise BrokerStarting
+            raise BrokerStarting("the broker is stopping" if rest.observed.is_started else "")
         client = request.scope["client"]
         caller = Caller(PROTOCOL, client[0] if client else "")
         if operation.needs_login and rest.service is not None:
