@@ -179,7 +179,7 @@ class EndedValue(_Value, frozen=True):
     successor: ProducerIdentity
     committed: bool
     by_broker: bool = False
-    """The broker aborted it: it timed out, or the broker crashed."""
+    """The broker aborted it: it timed out, or the broker crashed. False again once its producer knows."""
 
 
 class TransactionKey(_Key, frozen=True, tag="transaction"):
@@ -202,6 +202,10 @@ class TransactionValue(_Value, frozen=True):
     """While it ends: the producer id and epoch of the next transaction."""
     by_broker: bool = False
     ended: EndedValue | None = None
+    keeps_epoch: bool = False
+    """The producer of this transaction cannot learn a new epoch from its end: a Kafka client without KIP-890."""
+    predecessor: ProducerIdentity | None = None
+    """The identity with which this producer has requested its epoch: a retry of that request gets the same one."""
 
     def __post_init__(self) -> None:
         if self.state.is_ending:

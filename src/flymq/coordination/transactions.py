@@ -6,12 +6,18 @@
 Once COMMITTING is in the log, the transaction is committed: after a crash, the markers are still written. Until then it
 can only be aborted. With every transaction the producer gets a new epoch, which the end marker of the last one already
 carries, so a late batch or request cannot be confused with those of the next transaction.
+
+Kafka clients without KIP-890 keep their epoch (`keeps_epoch`). What protects them: a partition or group must have been
+added before it is written to (`Joining.ANNOUNCED`), a request on an older connection is late (request_order.py), and
+what the broker has aborted stays refused until the producer has aborted it, too (`is_unacknowledged`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 
 from msgspec.structs import replace
 
@@ -49,23 +55,55 @@ class TransactionLimits:
     """How long the last batch of an unused query is kept."""
 
 
+class Joining(Enum):
+    """How a partition or group becomes part of a transaction."""
+
+    ANNOUNCED = "announced"
+    """By a request of its own, before anything is written to it: Kafka clients without KIP-890."""
+    WRITTEN = "written"
+    """By the first write to it, in a transaction that has begun: FlyMQ's own protocol."""
+    BEGINS = "begins"
+    """By the first write to it, which begins the transaction if none is open: Kafka clients with KIP-890."""
+
+
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
-def check_producer(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> TransactionValue:
-    """Return the state of the id, or raise an error if this producer must not use it."""
+def check_identity(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> TransactionValue:
+    """Return the state of the id, or raise an error if it belongs to another producer or epoch."""
     if value is None:
         raise UnknownProducer(f"unknown transactional id {name!r}", hint="Send INIT_PRODUCER first.")
     if producer != value.producer:
-        if value.ended is not None and value.ended.producer == producer and value.ended.by_broker:
-            raise TransactionAborted(
-                f"the broker has aborted the transaction of {name!r}: it timed out, or the broker crashed"
-            )
+        if value.ended == EndedValue(producer, value.producer, committed=False, by_broker=True):
+            raise _aborted_by_broker(name)
         raise ProducerFenced(
             f"{name!r} belongs to producer {value.producer.producer_id} at epoch {value.producer.epoch}, "
             f"not to producer {producer.producer_id} at epoch {producer.epoch}"
         )
     return value
+
+
+def check_producer(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> TransactionValue:
+    """Return the state of the id, or raise an error if this producer must not use it, or must abort first."""
+    value = check_identity(name, value, producer)
+    if is_unacknowledged(value):
+        raise _aborted_by_broker(name)
+    return value
+
+
+def is_unacknowledged(value: TransactionValue) -> bool:
+    """Whether the broker has aborted a transaction whose producer keeps its epoch, and does not know of it yet.
+
+    With its epoch it could go on, and the second half of its transaction would be committed without the first.
+    """
+    aborted = EndedValue(value.producer, value.producer, committed=False, by_broker=True)
+    return value.state.is_idle and value.ended == aborted
+
+
+def _aborted_by_broker(name: str) -> TransactionAborted:
+    return TransactionAborted(
+        f"the broker has aborted the transaction of {name!r}: it timed out, or the broker crashed"
+    )
 
 
 def check_ongoing(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> TransactionValue:
@@ -76,6 +114,33 @@ def check_ongoing(name: str, value: TransactionValue | None, producer: ProducerI
     if value.state is not TransactionState.ONGOING:
         raise InvalidTransactionState(f"no transaction of {name!r} is open")
     return value
+
+
+def check_renewal(name: str, value: TransactionValue | None, producer: ProducerIdentity) -> ProducerIdentity | None:
+    """Raise an error unless this producer may get a new epoch; return the one it has got already if this is a retry.
+
+    It may if the broker has aborted its transaction: no other producer has taken the id over.
+    """
+    if value is None:
+        return None
+    if value.state is TransactionState.EMPTY and value.predecessor == producer:
+        return value.producer
+    with suppress(TransactionAborted):
+        check_identity(name, value, producer)
+    return None
+
+
+def check_announced(
+    name: str, value: TransactionValue, *, partitions: Iterable[TopicPartition] = (), groups: Iterable[str] = ()
+) -> None:
+    """Raise an error unless these are part of the open transaction: a late write might belong to an earlier one."""
+    missing = [str(partition) for partition in partitions if partition not in value.partitions]
+    missing += [f"the group {group}" for group in groups if group not in value.groups]
+    if missing:
+        raise InvalidTransactionState(
+            f"{', '.join(missing)} was not added to the transaction of {name!r}",
+            hint="Send AddPartitionsToTxn or AddOffsetsToTxn first.",
+        )
 
 
 def check_successor(name: str, before: TransactionValue, after: TransactionValue) -> None:
@@ -96,7 +161,7 @@ def find_ended(value: TransactionValue | None, producer: ProducerIdentity, *, co
     The response then has the successor of that end. The id may have a new producer by now, whose identity must not be
     returned: two producers would use it.
     """
-    if value is None or value.ended is None or value.ended.producer != producer:
+    if value is None or value.ended is None or value.ended.producer != producer or is_unacknowledged(value):
         return None
     is_new = value.producer == producer and not value.state.is_idle
     return None if is_new or value.ended.committed != commit else value.ended
@@ -111,18 +176,28 @@ def is_exhausted(value: TransactionValue | None) -> bool:
 
 
 def decide_init(
-    name: str, value: TransactionValue | None, fresh_producer_id: int, *, timeout_ms: int, now_ms: int
+    name: str,
+    value: TransactionValue | None,
+    fresh_producer_id: int,
+    *,
+    timeout_ms: int,
+    predecessor: ProducerIdentity | None = None,
+    now_ms: int,
 ) -> list[Entry]:
-    """Give the id to a new producer, with an epoch that fences the previous one."""
+    """Give the id to a new producer, with an epoch that fences the previous one.
+
+    `predecessor`: its identity so far, if it is not a new one but wants a new epoch.
+    """
     if value is None:
         producer, ended = ProducerIdentity(fresh_producer_id, 0), None
     else:
         assert value.state.is_idle, "an open transaction must be ended first"
         producer, ended = _succeed(value.producer, fresh_producer_id), value.ended
-    return [(TransactionKey(name), TransactionValue(producer, timeout_ms, changed_at_ms=now_ms, ended=ended))]
+    renewed = TransactionValue(producer, timeout_ms, changed_at_ms=now_ms, ended=ended, predecessor=predecessor)
+    return [(TransactionKey(name), renewed)]
 
 
-def decide_begin(name: str, value: TransactionValue, *, now_ms: int) -> list[Entry]:
+def decide_begin(name: str, value: TransactionValue, *, keeps_epoch: bool = False, now_ms: int) -> list[Entry]:
     """Begin a transaction. Idempotent until it has written something."""
     if value.state.is_ending:
         raise TransactionInProgress(f"the last transaction of {name!r} is being ended")
@@ -137,6 +212,7 @@ def decide_begin(name: str, value: TransactionValue, *, now_ms: int) -> list[Ent
         began_at_ms=now_ms,
         changed_at_ms=now_ms,
         ended=value.ended,
+        keeps_epoch=keeps_epoch,
     )
     return [(TransactionKey(name), begun)]
 
@@ -176,7 +252,8 @@ def decide_end(
 ) -> list[Entry]:
     """Decide how a transaction ends. This is final; the markers are written afterwards.
 
-    `keeps_epoch` is for producers without an epoch per transaction: Kafka clients before version 4.0.
+    `keeps_epoch` is for producers without an epoch per transaction: Kafka clients without KIP-890. With a new epoch,
+    an abort makes sense even if no transaction is open: writes that would begin one may still be on their way.
     """
     successor = value.producer if keeps_epoch else _succeed(value.producer, fresh_producer_id)
     state = TransactionState.COMMITTING if commit else TransactionState.ABORTING
@@ -204,7 +281,24 @@ def decide_abort_left_open(
         partitions=tuple(dict.fromkeys((*value.partitions, *partitions))),
         groups=tuple(dict.fromkeys((*value.groups, *groups))),
     )
-    return decide_end(name, left_open, fresh_producer_id, commit=False, by_broker=True, now_ms=now_ms)
+    return decide_end(
+        name,
+        left_open,
+        fresh_producer_id,
+        commit=False,
+        keeps_epoch=value.keeps_epoch,
+        by_broker=True,
+        now_ms=now_ms,
+    )
+
+
+def decide_acknowledge(name: str, value: TransactionValue, *, now_ms: int) -> list[Entry]:
+    """The producer has aborted what the broker had aborted: it may begin its next transaction."""
+    if not is_unacknowledged(value):
+        return []
+    assert value.ended is not None
+    known = replace(value, ended=replace(value.ended, by_broker=False), changed_at_ms=now_ms)
+    return [(TransactionKey(name), known)]
 
 
 def decide_complete(name: str, value: TransactionValue, *, now_ms: int) -> list[Entry]:
@@ -217,6 +311,7 @@ def decide_complete(name: str, value: TransactionValue, *, now_ms: int) -> list[
         TransactionState.COMMITTED if committed else TransactionState.ABORTED,
         changed_at_ms=now_ms,
         ended=EndedValue(value.producer, value.successor, committed, value.by_broker),
+        keeps_epoch=value.keeps_epoch,  # a power failure may lose the beginning of its next transaction
     )
     return [(TransactionKey(name), completed)]
 

@@ -7,7 +7,8 @@ flight, and memory is available. So a client that does not read, or sends withou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -55,6 +56,8 @@ class SharedByConnections:
     requests: Requests
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
     """The receive buffer: the event loop reads one socket at a time. Each broker has its own loop and buffer."""
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    """The numbers of connections."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -64,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, shared: SharedByConnections) -> None:
         self.shared = shared
-        self.caller = Caller(self.protocol)
+        self.caller = Caller(self.protocol, connection=next(shared.numbers))
         self.local_address: tuple[str, int] = ("", 0)
         self.last_active_s = shared.clock.monotonic_s()
         self.on_closed: Callable[[], None] = lambda: None

@@ -11,6 +11,7 @@ from tests.unit.broker.world import Producer, World
 
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import Committer
+from flymq.broker.safety import wait_safe
 from flymq.coordination import transactions as rules
 from flymq.coordination.entries import OffsetValue, ProducerIdentity
 from flymq.host.virtual_time import run
@@ -19,6 +20,7 @@ from flymq.model.errors import (
     InvalidTransactionState,
     InvalidTransactionTimeout,
     ProducerFenced,
+    StaleConnection,
     TransactionAborted,
     TransactionInProgress,
     UnknownProducer,
@@ -213,10 +215,12 @@ def test_a_producer_that_renews_itself_must_still_be_the_holder() -> None:
         assert first is not None
         node.transactions.begin("pay", first)
         await write(producer, b"x")
-        second = await node.transactions.init("pay", 1000, expected=first)
+        second = await node.transactions.init("pay", 1000, renews=first)
         assert second.epoch > first.epoch
+        assert await node.transactions.init("pay", 1000, renews=first) == second, "a retry"
+        await node.transactions.init("pay", 1000)
         with pytest.raises(ProducerFenced):
-            await node.transactions.init("pay", 1000, expected=first)
+            await node.transactions.init("pay", 1000, renews=first)
         assert (seen(world), is_settled(world)) == ([], True)
 
     in_world(scenario)
@@ -247,10 +251,92 @@ def test_a_timeout_beyond_the_limit_is_refused() -> None:
 
 def test_an_abort_of_nothing_is_no_failure() -> None:
     async def scenario(world: World, node: Broker, producer: Producer) -> None:
-        assert producer.identity is not None
-        assert await node.transactions.end("pay", producer.identity, commit=False) == producer.identity
+        first = producer.identity
+        assert first is not None
+        assert await node.transactions.end("pay", first, commit=False, keeps_epoch=True) == first
         with pytest.raises(InvalidTransactionState):
-            await node.transactions.end("pay", producer.identity, commit=True)
+            await node.transactions.end("pay", first, commit=True)
+        second = await node.transactions.end("pay", first, commit=False)
+        assert second == ProducerIdentity(first.producer_id, first.epoch + 1), "it refuses batches on their way"
+        assert await node.transactions.end("pay", first, commit=False) == second
+
+    in_world(scenario)
+
+
+def test_a_renewal_that_a_crash_interrupts_can_be_repeated() -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
+        first = producer.identity
+        assert first is not None
+        await producer.begin()
+        await write(producer, b"x")
+        asking = asyncio.ensure_future(node.transactions.init("pay", 1000, renews=first))
+        while node.transactions.get("pay").producer == first:
+            await asyncio.sleep(0.0001)
+        await world.crash()
+        asking.cancel()
+        node = await world.start()
+        second = await node.transactions.init("pay", 1000, renews=first)
+        assert await node.transactions.init("pay", 1000, renews=first) == second
+        assert second.epoch > first.epoch
+        assert (seen(world), is_settled(world)) == ([], True)
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_producer_that_keeps_its_epoch_aborts_what_the_broker_has_aborted_and_goes_on(crashes: bool) -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
+        identity = producer.identity
+        assert identity is not None
+        node.transactions.begin("pay", identity, keeps_epoch=True)
+        await write(producer, b"aborted")
+        if crashes:
+            await world.crash()
+            node = await world.start()
+        else:
+            await asyncio.sleep(10)
+        for _ in range(2):  # it is still refused after a restart
+            with pytest.raises(TransactionAborted):
+                node.transactions.begin_with("pay", identity, partitions=PARTS, keeps_epoch=True)
+            with pytest.raises(TransactionAborted):
+                await node.transactions.end("pay", identity, commit=True, keeps_epoch=True)
+            node = await world.restart()
+        assert await node.transactions.end("pay", identity, commit=False, keeps_epoch=True) == identity
+        await wait_safe(node.transactions.begin_with("pay", identity, partitions=PARTS, keeps_epoch=True))
+        await write(producer, b"next")
+        assert await node.transactions.end("pay", identity, commit=True, keeps_epoch=True) == identity
+        assert seen(world) == [b"next", b"next"]
+
+    in_world(scenario)
+
+
+def test_an_abort_that_meets_the_abort_of_the_broker_succeeds() -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
+        identity = producer.identity
+        assert identity is not None
+        for keeps_epoch in (True, False):
+            node.transactions.begin("pay", identity, keeps_epoch=keeps_epoch)
+            _, mine = await asyncio.gather(
+                node.transactions.abort("pay"),
+                node.transactions.end("pay", identity, commit=False, keeps_epoch=keeps_epoch),
+            )
+            assert mine == ProducerIdentity(identity.producer_id, identity.epoch + (not keeps_epoch))
+            node.transactions.begin("pay", mine)
+            identity = await node.transactions.end("pay", mine, commit=False)
+
+    in_world(scenario)
+
+
+def test_a_late_request_of_a_producer_that_keeps_its_epoch_is_told_by_its_connection() -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
+        node.transactions.check_order("pay", 1)
+        node.transactions.check_order("pay", 2)
+        node.transactions.check_order("other", 1)
+        with pytest.raises(StaleConnection):
+            node.transactions.check_order("pay", 1)
+        await asyncio.sleep(8 * DAY_S)
+        node.transactions.expire()
+        node.transactions.check_order("pay", 1)
 
     in_world(scenario)
 

@@ -16,6 +16,7 @@ from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.quota import ClientQuota
 from flymq.cluster.catalog import Catalog, PartitionState, partition_key
 from flymq.coordination.entries import ProducerIdentity
+from flymq.coordination.transactions import Joining
 from flymq.host.simulated_host import SimulatedMachine
 from flymq.host.simulated_network import SimulatedNetwork
 from flymq.host.tasks import InlineThreads, Tasks
@@ -197,7 +198,7 @@ class Producer:
             transactional=True,
         )
         replica = self.world.node.replicas.get(partition)
-        await wait_safe(self._transactions.produce(self.name, replica, batch, acks).safe)
+        await wait_safe(self._transactions.produce(self.name, replica, batch, acks, Joining.WRITTEN).safe)
 
     async def end(self, *, commit: bool) -> None:
         assert self.identity is not None

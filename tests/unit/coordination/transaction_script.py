@@ -10,11 +10,17 @@ from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_
 from flymq.coordination.entries import Entry, OffsetValue, ProducerIdentity
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
+from flymq.coordination.request_order import RequestOrder
 from flymq.coordination.transaction_table import TransactionTable
 from flymq.coordination.transactions import (
+    Joining,
+    check_announced,
+    check_identity,
     check_ongoing,
     check_producer,
+    check_renewal,
     decide_abort_left_open,
+    decide_acknowledge,
     decide_add,
     decide_begin,
     decide_complete,
@@ -35,6 +41,7 @@ class TransactionScript:
         self.log: list[Entry] = []
         self.table = TransactionTable()
         self.groups = GroupTable(GroupLimits())
+        self.order = RequestOrder()
         self.open: Open = {}
         self.next_producer_id = 0
         self.now_ms = 0
@@ -81,6 +88,18 @@ class TransactionScript:
         self.write(decide_init(name, value, fresh, timeout_ms=1000, now_ms=self.now_ms))
         yield self.show(name)
 
+    def do_renew(self, words: list[str]) -> Iterator[str]:
+        """A producer requests a new epoch for itself."""
+        (name, *_), options = split_options(words)
+        producer = self.producer(name, options)
+        value = self.table.find(name)
+        if (renewed := check_renewal(name, value, producer)) is not None:
+            yield f"was done before: go on as {_identity(renewed)}"
+            return
+        assert value is None or value.state.is_idle
+        self.write(decide_init(name, value, -1, timeout_ms=1000, predecessor=producer, now_ms=self.now_ms))
+        yield self.show(name)
+
     def do_age(self, words: list[str]) -> Iterator[str]:
         """Pretend that the producer has had so many epochs."""
         name, epoch = words
@@ -94,11 +113,31 @@ class TransactionScript:
         self.write(decide_begin(name, value, now_ms=self.now_ms))
         yield self.show(name)
 
+    def do_add(self, words: list[str]) -> Iterator[str]:
+        """Add partitions as a Kafka client without KIP-890, on the connection of this number."""
+        (name, *partitions), options = split_options(words)
+        self.order.check(name, int(options.get("via", 0)))
+        self.begin_with(name, self.producer(name, options), partitions, keeps_epoch=True)
+        yield self.show(name)
+
+    def begin_with(self, name: str, producer: ProducerIdentity, partitions: list[str], *, keeps_epoch: bool) -> None:
+        value = check_producer(name, self.table.find(name), producer)
+        if value.state.is_idle:
+            self.write(decide_begin(name, value, keeps_epoch=keeps_epoch, now_ms=self.now_ms))
+        value = check_ongoing(name, self.table.find(name), producer)
+        self.write(decide_add(name, value, partitions=list(map(_partition, partitions)), now_ms=self.now_ms))
+
     def do_write(self, words: list[str]) -> Iterator[str]:
+        """Write to partitions, which join the transaction as in FlyMQ's protocol unless another way is named."""
         (name, *partitions), options = split_options(words)
         producer = self.producer(name, options)
-        value = check_ongoing(name, self.table.find(name), producer)
+        joining = Joining(options.get("joining", "written"))
         names = [_partition(partition) for partition in partitions]
+        if joining is Joining.BEGINS:
+            self.begin_with(name, producer, partitions, keeps_epoch=False)
+        value = check_ongoing(name, self.table.find(name), producer)
+        if joining is Joining.ANNOUNCED:
+            check_announced(name, value, partitions=names)
         self.write(decide_add(name, value, partitions=names, now_ms=self.now_ms))
         for partition in names:
             self.open.setdefault(partition, {})[producer.producer_id] = producer.epoch
@@ -127,13 +166,21 @@ class TransactionScript:
     def end(self, words: list[str], *, commit: bool) -> Iterator[str]:
         (name, *flags), options = split_options(words)
         producer = self.producer(name, options)
+        if "via" in options:
+            self.order.check(name, int(options["via"]))
         value = self.table.find(name)
         if (before := find_ended(value, producer, commit=commit)) is not None:
             yield f"was done before: go on as {_identity(before.successor)}"
             return
-        value = check_ongoing(name, value, producer)
-        fresh = self.fresh() if value.producer.epoch > 32_000 else -1
         keeps_epoch = "keeping-the-epoch" in flags
+        value = check_identity(name, value, producer)
+        if value.state.is_idle and not commit and keeps_epoch:
+            self.write(decide_acknowledge(name, value, now_ms=self.now_ms))
+            yield self.show(name)
+            return
+        if commit or not value.state.is_idle:
+            value = check_ongoing(name, value, producer)
+        fresh = self.fresh() if value.producer.epoch > 32_000 else -1
         self.write(decide_end(name, value, fresh, commit=commit, keeps_epoch=keeps_epoch, now_ms=self.now_ms))
         yield self.show(name)
 
@@ -141,7 +188,8 @@ class TransactionScript:
         [name] = words
         value = self.table.find(name)
         assert value is not None
-        self.write(decide_end(name, value, commit=False, by_broker=True, now_ms=self.now_ms))
+        keeps_epoch = value.keeps_epoch
+        self.write(decide_end(name, value, commit=False, keeps_epoch=keeps_epoch, by_broker=True, now_ms=self.now_ms))
         yield self.show(name)
 
     def do_mark(self, words: list[str]) -> Iterator[str]:

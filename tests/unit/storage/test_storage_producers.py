@@ -114,6 +114,17 @@ def test_a_marker_of_a_newer_epoch_fences_the_older_one(end: End) -> None:
         append(log, idempotent(7, 1, transactional=True))
 
 
+@ends
+def test_the_epoch_that_a_marker_begins_starts_with_the_sequence_zero(end: End) -> None:
+    disk, log = open_simulated()
+    append(log, idempotent(7, 0, transactional=True))
+    end_transaction(log, 7, MarkerType.COMMIT, epoch=1)
+    log = end(disk, log)
+    with pytest.raises(OutOfOrderSequence, match="sequence 0 is next"):
+        append(log, idempotent(7, 1, epoch=1, transactional=True))
+    assert append(log, idempotent(7, 0, epoch=1, transactional=True)) == [2]
+
+
 def test_sequences_wrap_from_the_largest_to_zero() -> None:
     _, log = open_simulated()
     append(log, idempotent(7, SEQUENCE_MAX - 1, "a", "b", "c"))

@@ -30,13 +30,19 @@ from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe, all_safe, wait_safe
 from flymq.cluster.image import Image
 from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_delete, home_of
-from flymq.coordination.entries import Entry, ProducerIdentity, TransactionState, TransactionValue
+from flymq.coordination.entries import Entry, ProducerIdentity, TransactionKey, TransactionState, TransactionValue
+from flymq.coordination.request_order import RequestOrder
 from flymq.coordination.transaction_table import TransactionTable
 from flymq.coordination.transactions import (
+    Joining,
     TransactionLimits,
+    check_announced,
+    check_identity,
     check_ongoing,
     check_producer,
+    check_renewal,
     decide_abort_left_open,
+    decide_acknowledge,
     decide_add,
     decide_begin,
     decide_complete,
@@ -99,6 +105,7 @@ class Transactions:
         self._open_until_s: dict[str, float] = {}
         self.ended: Counter[TransactionState] = Counter()
         """Transactions that ended since the start, by outcome, for metrics."""
+        self._order = RequestOrder()
         self._deadlines = Deadlines(clock, self._look_at)
         self._failures = FailureLog(logger, "the transaction %r cannot end yet, retrying")
 
@@ -119,6 +126,7 @@ class Transactions:
         """Another broker coordinates these transactions now, and completes those that were ending."""
         error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for name, _ in table:
+            self._order.forget(name)
             self._open_until_s.pop(name, None)
             if (ended := self._ending.pop(name, None)) is not None:
                 _fail(ended, error)
@@ -188,72 +196,111 @@ class Transactions:
 
     # --- producers
 
-    async def init(self, name: str, timeout_ms: int, *, expected: ProducerIdentity | None = None) -> ProducerIdentity:
+    async def init(self, name: str, timeout_ms: int, *, renews: ProducerIdentity | None = None) -> ProducerIdentity:
         """Give the transactional id to this producer: fence the previous one, and abort its open transaction.
 
-        `expected` is the current identity of the producer. If the id has another one by now, this producer is fenced.
+        `renews`: the identity of a producer that requests a new epoch. If another one has the id by now, it is fenced.
         """
         if not 1 <= timeout_ms <= self._limits.timeout_ms_max:
             raise InvalidTransactionTimeout(
                 f"the transaction timeout must be 1 to {self._limits.timeout_ms_max} ms, not {timeout_ms}"
             )
+        expected = renews
         while True:
             value = self._table(name).find(name)
-            if expected is not None:
-                check_producer(name, value, expected)
+            if expected is not None and (renewed := check_renewal(name, value, expected)) is not None:
+                await wait_safe(self._log.safe(self._number(name)))
+                return renewed
             if value is not None and not value.state.is_idle:
-                ended = await self._decide_end(name, value.producer, commit=False)
+                ended = await self._decide_end(name, value.producer, commit=False, by_broker=renews is not None)
                 expected = None if expected is None else ended.successor
                 continue
             fresh = await self._fresh_producer_id(name)
             if self._table(name).find(name) == value:
                 break
         now_ms = self._clock.now_ms()
-        safe = self._write(name, decide_init(name, value, fresh, timeout_ms=timeout_ms, now_ms=now_ms))
+        entries = decide_init(name, value, fresh, timeout_ms=timeout_ms, predecessor=renews, now_ms=now_ms)
+        safe = self._write(name, entries)
         producer = self._get(name).producer
         await wait_safe(safe)
         return producer
 
-    def begin(self, name: str, producer: ProducerIdentity) -> None:
+    def check_order(self, name: str, connection: int) -> None:
+        """Raise an error if a request of a producer that keeps its epoch is late: see request_order.py."""
+        self._order.check(name, connection)
+
+    def begin(self, name: str, producer: ProducerIdentity, *, keeps_epoch: bool = False) -> None:
         """Begin a transaction. Not durable yet: one that is lost in a crash had not written anything."""
         value = check_producer(name, self._table(name).find(name), producer)
-        entries = decide_begin(name, value, now_ms=self._clock.now_ms())
+        entries = decide_begin(name, value, keeps_epoch=keeps_epoch, now_ms=self._clock.now_ms())
         if entries:
             self._write(name, entries)
             self._watch(name, value.timeout_ms)
 
-    def produce(self, name: str, partition: Partition, batches: Buffer, acks: Acks) -> Written:
+    def produce(self, name: str, partition: Partition, batches: Buffer, acks: Acks, joining: Joining) -> Written:
         """Append a batch to an open transaction."""
         header = parse_header(batches)
         if not header.is_transactional:
             raise InvalidRequest("the request has a transactional id, but the batch is not transactional")
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-        added = self.add(name, producer, partitions=[partition.name])
+        joined = self.join(name, producer, joining, partitions=[partition.name])
         written = partition.append_in_transaction(batches, acks)
-        if added is not None:
-            written.safe = all_safe((added, written.safe))
+        if joined is not None:
+            written.safe = all_safe((joined, written.safe))
         return written
 
-    def add(
+    def join(
+        self,
+        name: str,
+        producer: ProducerIdentity,
+        joining: Joining,
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        groups: Sequence[str] = (),
+    ) -> Safe:
+        """Make partitions and groups part of the transaction before they are written to, or check that they are."""
+        if joining is Joining.BEGINS:
+            return self.begin_with(name, producer, partitions=partitions, groups=groups)
+        value = check_ongoing(name, self._table(name).find(name), producer)
+        if joining is Joining.WRITTEN:
+            return self._add(name, value, partitions, groups)
+        check_announced(name, value, partitions=partitions, groups=groups)
+        return None
+
+    def begin_with(
         self,
         name: str,
         producer: ProducerIdentity,
         *,
         partitions: Sequence[TopicPartition] = (),
         groups: Sequence[str] = (),
+        keeps_epoch: bool = False,
     ) -> Safe:
-        """Add partitions and groups to an open transaction."""
-        value = check_ongoing(name, self._table(name).find(name), producer)
+        """Add partitions and groups to the transaction; begin it if none is open."""
+        value = check_producer(name, self._table(name).find(name), producer)
+        if value.state.is_idle:
+            self.begin(name, producer, keeps_epoch=keeps_epoch)
+        return self._add(name, check_ongoing(name, self._get(name), producer), partitions, groups)
+
+    def _add(
+        self, name: str, value: TransactionValue, partitions: Sequence[TopicPartition], groups: Sequence[str]
+    ) -> Safe:
         entries = decide_add(name, value, partitions=partitions, groups=groups, now_ms=self._clock.now_ms())
         return self._write(name, entries) if entries else None
 
     def commit_offsets(
-        self, name: str, producer: ProducerIdentity, group: str, committer: Committer, offsets: OffsetsToCommit
+        self,
+        name: str,
+        producer: ProducerIdentity,
+        group: str,
+        committer: Committer,
+        offsets: OffsetsToCommit,
+        joining: Joining = Joining.WRITTEN,
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         """Commit offsets in the transaction; return the errors of some, and when the others are durable."""
-        added = self.add(name, producer, groups=[group])
+        joined = self.join(name, producer, joining, groups=[group])
         errors, safe = self._groups.commit_in_transaction(group, committer, producer, offsets)
-        return errors, all_safe((added, safe))
+        return errors, all_safe((joined, safe))
 
     def known(self) -> list[tuple[str, TransactionValue]]:
         """All transactional ids and their states, sorted by id."""
@@ -274,7 +321,11 @@ class Transactions:
         if value.state is not TransactionState.ONGOING:
             raise InvalidTransactionState(f"no transaction of {name!r} is open")
         logger.warning("the transaction %r was aborted by an administrator", name)
-        await self._decide_end(name, value.producer, commit=False, by_broker=True)
+        await self._abort_as_broker(name, value)
+
+    async def _abort_as_broker(self, name: str, value: TransactionValue) -> None:
+        """Abort a transaction without its producer, which learns of it with its next request."""
+        await self._decide_end(name, value.producer, commit=False, keeps_epoch=value.keeps_epoch, by_broker=True)
 
     async def end(
         self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
@@ -283,12 +334,16 @@ class Transactions:
         value = self._table(name).find(name)
         if (before := find_ended(value, producer, commit=commit)) is not None:
             return before.successor
-        value = check_producer(name, value, producer)
-        if value.state.is_idle and not commit:
-            return value.producer  # no transaction is open: nothing to abort
+        value = check_identity(name, value, producer)
+        if value.state.is_idle and not commit and keeps_epoch:
+            entries = decide_acknowledge(name, value, now_ms=self._clock.now_ms())
+            await wait_safe(self._write(name, entries) if entries else None)
+            return producer
         if commit and not value.state.is_ending:
             await wait_safe(self._all_written(check_ongoing(name, value, producer)))
         ended = await self._decide_end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
+        if ended.by_broker and not commit:  # as requested, and this producer knows now
+            return await self.end(name, producer, commit=False, keeps_epoch=keeps_epoch)
         if ended.producer != producer or ended.by_broker:
             check_producer(name, self._table(name).find(name), producer)
         if (ended.state is TransactionState.COMMITTING) != commit:
@@ -328,11 +383,14 @@ class Transactions:
     async def _decide_end(
         self, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False, by_broker: bool = False
     ) -> TransactionValue:
-        """Decide how the transaction ends, unless it was decided before; return the outcome."""
-        fresh = await self._fresh_producer_id(name)
+        """Decide how the transaction ends, unless it was decided before; return the outcome.
+
+        An abort is decided even if no transaction is open: see `decide_end`.
+        """
+        fresh = -1 if keeps_epoch else await self._fresh_producer_id(name)
         # No await from here on: nothing can come between the check and the write.
-        value = check_producer(name, self._table(name).find(name), producer)
-        if value.state is TransactionState.ONGOING:
+        value = check_identity(name, self._table(name).find(name), producer)
+        if value.state is TransactionState.ONGOING or (value.state.is_idle and not commit):
             entries = decide_end(
                 name,
                 value,
@@ -445,7 +503,7 @@ class Transactions:
             value = self._get(name)
             if value.state is TransactionState.ONGOING:
                 try:
-                    await self._decide_end(name, value.producer, commit=False, by_broker=True)
+                    await self._abort_as_broker(name, value)
                 except StorageError as error:  # the disk is full, say
                     self._failures.failed(name, error)
                     self._watch(name, round(_RETRY_S * 1000))
@@ -457,6 +515,9 @@ class Transactions:
         for number in range(self._log.partitions):
             table = self._log.find_table(number)
             entries = [] if table is None else table.decide_expire(now_ms, self._limits)
+            for key, _ in entries:
+                if isinstance(key, TransactionKey):
+                    self._order.forget(key.transactional_id)
             if entries:
                 self._log.write(number, entries)
 

@@ -16,6 +16,8 @@ class Caller:
     """The client id it has sent."""
     principal: str = ""
     """The authenticated user; empty: anonymous."""
+    connection: int = 0
+    """The number of its connection: they are numbered in the order in which they were accepted."""
 
     @property
     def quota_name(self) -> str:

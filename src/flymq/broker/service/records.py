@@ -28,6 +28,7 @@ from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.skipped_batches import SkippedBatches
 from flymq.broker.service.slow_appends import SlowAppends
 from flymq.cluster.image import Image, Topic
+from flymq.coordination.transactions import Joining as Joining
 from flymq.host.clock import Clock
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import (
@@ -196,6 +197,7 @@ class Records:
         acks: Acks,
         *,
         transactional_id: str = "",
+        joining: Joining = Joining.WRITTEN,
     ) -> Produced:
         """Append batches to existing topics."""
         produced: list[PartProduced] = []
@@ -208,11 +210,11 @@ class Records:
                 self._gate.check_write(caller, topic)
                 partition = self._replicas.get((topic, number))
                 if slow.must_queue(partition.name, batches):
-                    append = partial(self._append, caller, partition, acks, transactional_id)
+                    append = partial(self._append, caller, partition, acks, transactional_id, joining)
                     unsafe.append((len(produced), slow.add(partition, batches, append)))
                     produced.append(_QUEUED)
                     continue
-                written = self._append(caller, partition, acks, transactional_id, batches)
+                written = self._append(caller, partition, acks, transactional_id, joining, batches)
             except FlyMQError as error:
                 self._accounts.failed(caller, error)
                 produced.append(error)
@@ -226,12 +228,18 @@ class Records:
         return Produced(produced, throttle_ms, Decision(produced, unsafe, partial(self._accounts.failed, caller)))
 
     def _append(
-        self, caller: Caller, partition: Partition, acks: Acks, transactional_id: str, batches: Buffer
+        self,
+        caller: Caller,
+        partition: Partition,
+        acks: Acks,
+        transactional_id: str,
+        joining: Joining,
+        batches: Buffer,
     ) -> Written:
         if not transactional_id:
             written = partition.append(batches, acks)
         else:
-            written = self._transactions.produce(transactional_id, partition, batches, acks)
+            written = self._transactions.produce(transactional_id, partition, batches, acks, joining)
         if not written.repeated:
             count = written.last_offset - written.base_offset + 1
             self._traffic.wrote(caller.protocol, partition.name.topic, count, len(batches))

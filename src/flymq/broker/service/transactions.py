@@ -16,7 +16,8 @@ from flymq.coordination.attempts import Attempt
 from flymq.coordination.entries import ProducerIdentity as ProducerIdentity
 from flymq.coordination.entries import TransactionState as TransactionState
 from flymq.coordination.entries import TransactionValue as TransactionValue
-from flymq.model.errors import FlyMQError, InvalidTransactionState
+from flymq.coordination.transactions import Joining as Joining
+from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 
 
@@ -43,11 +44,11 @@ class Transactions:
         return ProducerIdentity(await self._producer_ids.take(), 0)
 
     async def init(
-        self, caller: Caller, name: str, timeout_ms: int, *, expected: ProducerIdentity | None = None
+        self, caller: Caller, name: str, timeout_ms: int, *, renews: ProducerIdentity | None = None
     ) -> ProducerIdentity:
         """Give the transactional id to this producer: fence the previous one, and abort its open transaction."""
         self._check_write(caller, name)
-        return await self._coordinator.init(name, timeout_ms, expected=expected)
+        return await self._coordinator.init(name, timeout_ms, renews=renews)
 
     def begin(self, caller: Caller, name: str, producer: ProducerIdentity) -> None:
         self._check_write(caller, name)
@@ -74,18 +75,22 @@ class Transactions:
         *,
         partitions: Sequence[TopicPartition] = (),
         groups: Sequence[str] = (),
+        keeps_epoch: bool = False,
     ) -> Safe:
         """Add partitions and groups to a transaction; begin it if none is open."""
-        self._check_write(caller, name)
-        for topic, _ in partitions:
-            self._gate.check_write(caller, topic)
-        for group in groups:
-            self._gate.check(caller, Operation.READ, Resource.GROUP, group)
-        try:
-            return self._coordinator.add(name, producer, partitions=partitions, groups=groups)
-        except InvalidTransactionState:
-            self._coordinator.begin(name, producer)
-            return self._coordinator.add(name, producer, partitions=partitions, groups=groups)
+        self._check_all(caller, name, partitions, groups)
+        if keeps_epoch:
+            self._coordinator.check_order(name, caller.connection)
+        return self._coordinator.begin_with(
+            name, producer, partitions=partitions, groups=groups, keeps_epoch=keeps_epoch
+        )
+
+    def check_added(
+        self, caller: Caller, name: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
+    ) -> None:
+        """Raise an error unless the partitions are part of the producer's open transaction."""
+        self._check_all(caller, name, partitions)
+        self._coordinator.join(name, producer, Joining.ANNOUNCED, partitions=partitions)
 
     def commit_offsets(
         self,
@@ -95,17 +100,21 @@ class Transactions:
         group: str,
         committer: Committer,
         offsets: Mapping[TopicPartition, NewOffset],
+        joining: Joining = Joining.WRITTEN,
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         """Commit offsets in the transaction; return the errors of some, and when the others are durable."""
         self._check_write(caller, name)
         self._gate.check(caller, Operation.READ, Resource.GROUP, group)
-        return self._coordinator.commit_offsets(name, producer, group, committer, self._groups.to_values(offsets))
+        values = self._groups.to_values(offsets)
+        return self._coordinator.commit_offsets(name, producer, group, committer, values, joining)
 
     async def end(
         self, caller: Caller, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
     ) -> ProducerIdentity:
         """Commit or abort; return the identity of the producer from now on. Idempotent."""
         self._check_write(caller, name)
+        if keeps_epoch:
+            self._coordinator.check_order(name, caller.connection)
         return await self._coordinator.end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
 
     async def commit_attempts(
@@ -129,6 +138,15 @@ class Transactions:
         """Abort the open transaction of a transactional id as an administrator."""
         self._check_write(caller, name)
         await self._coordinator.abort(name)
+
+    def _check_all(
+        self, caller: Caller, name: str, partitions: Sequence[TopicPartition], groups: Sequence[str] = ()
+    ) -> None:
+        self._check_write(caller, name)
+        for topic, _ in partitions:
+            self._gate.check_write(caller, topic)
+        for group in groups:
+            self._gate.check(caller, Operation.READ, Resource.GROUP, group)
 
     def _check_write(self, caller: Caller, name: str) -> None:
         self._gate.check(caller, Operation.WRITE, Resource.TRANSACTIONAL_ID, name)

@@ -8,7 +8,13 @@ from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.messages import describe_cluster as cluster
 from flymq.wire.kafka.messages import describe_log_dirs as dirs
 from flymq.wire.kafka.messages import find_coordinator as coordinator
-from flymq.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from flymq.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from flymq.wire.kafka.old_produce import OLD_PRODUCE
 
 NO_OPERATIONS = -(1 << 31)
@@ -20,16 +26,29 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 _BROKERS = 1
 _GROUP, _TRANSACTION = 0, 1
 _MANY_KEYS_FROM = 4
+_FEATURES_EPOCH = 1
+"""Clients look at features again when it grows. They never change while a broker runs."""
+_TRANSACTION_FEATURE, _TRANSACTION_LEVEL = "transaction.version", 2
+"""Clients with KIP-890 rely on it when the level is 2."""
+_FEATURES_FROM_ZERO_FROM = 4
+"""Clients that request older versions cannot read a feature that is supported from level 0 on."""
 
 
-def api_versions(
-    connection: KafkaConnection, _request: ApiVersionsRequest | None, _version: int
-) -> ApiVersionsResponse:
+def api_versions(connection: KafkaConnection, _request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
     versions = []
     for api in connection.served:
         first, last = CODECS[api]
         versions.append(ApiVersion(api, OLD_PRODUCE.first if api is Api.PRODUCE else first, last))
-    return ApiVersionsResponse(api_keys=versions)
+    if Api.END_TXN not in connection.served:
+        return ApiVersionsResponse(api_keys=versions)
+    supported = SupportedFeatureKey(_TRANSACTION_FEATURE, 0, _TRANSACTION_LEVEL)
+    finalized = FinalizedFeatureKey(_TRANSACTION_FEATURE, _TRANSACTION_LEVEL, _TRANSACTION_LEVEL)
+    return ApiVersionsResponse(
+        api_keys=versions,
+        supported_features=[supported] if version >= _FEATURES_FROM_ZERO_FROM else [],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[finalized],
+    )
 
 
 def describe_cluster(

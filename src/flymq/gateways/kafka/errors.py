@@ -74,6 +74,7 @@ class ErrorCode(IntEnum):
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
+    TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
 
 
@@ -110,6 +111,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     errors.TransactionAborted: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.TransactionInProgress: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.StaleConnection: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.MetadataUnavailable: ErrorCode.REQUEST_TIMED_OUT,

@@ -1,13 +1,23 @@
-"""Produce: batches for several partitions, each of which succeeds or fails on its own."""
+"""Produce: batches for several partitions, each of which succeeds or fails on its own.
+
+From version 12 on (KIP-890) the first batch of a transaction begins it, and the first one to a partition adds that to
+it. With older versions the partition must have been added.
+"""
 
 from __future__ import annotations
 
-from flymq.broker.service.records import PartProduced, Produced, ProducePart
+from flymq.broker.service.records import Joining, PartProduced, Produced, ProducePart
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.delivery import Acks
-from flymq.model.errors import FlyMQError, InvalidRecord
+from flymq.model.errors import (
+    FlyMQError,
+    InvalidRecord,
+    InvalidTransactionState,
+    TransactionAborted,
+    TransactionInProgress,
+)
 from flymq.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -17,11 +27,11 @@ from flymq.wire.kafka.messages.produce import (
 )
 
 _ACKS = {acks.value: acks for acks in Acks}
+_ABORTABLE_FROM = 11
+_BEGINS_FROM = 12
 
 
-def produce(
-    connection: KafkaConnection, request: ProduceRequest, _version: int
-) -> ProduceResponse | AnswerLater | None:
+def produce(connection: KafkaConnection, request: ProduceRequest, version: int) -> ProduceResponse | AnswerLater | None:
     acks = _ACKS.get(request.acks)
     if acks is None:
         return _refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -31,14 +41,20 @@ def produce(
         for part in topic.partition_data
     ]
     produced = connection.service.records.produce(
-        connection.caller, parts, acks, transactional_id=request.transactional_id or ""
+        connection.caller,
+        parts,
+        acks,
+        transactional_id=request.transactional_id or "",
+        joining=Joining.BEGINS if version >= _BEGINS_FROM else Joining.ANNOUNCED,
     )
     if produced.throttle_ms:
         connection.throttle(produced.throttle_ms)
     if acks is Acks.NONE:
         _close_on_error(connection, produced)
         return None
-    return _respond(request, produced) if produced.decided is None else _when_decided(request, produced)
+    if produced.decided is None:
+        return _respond(request, produced, version)
+    return AnswerLater(produced.decided, lambda _: _respond(request, produced, version))
 
 
 def _close_on_error(connection: KafkaConnection, produced: Produced) -> None:
@@ -49,29 +65,37 @@ def _close_on_error(connection: KafkaConnection, produced: Produced) -> None:
         produced.decided.add_done_callback(lambda _: _close_on_error(connection, Produced(produced.parts)))
 
 
-def _when_decided(request: ProduceRequest, produced: Produced) -> AnswerLater:
-    assert produced.decided is not None
-    return AnswerLater(produced.decided, lambda _: _respond(request, produced))
-
-
-def _respond(request: ProduceRequest, produced: Produced) -> ProduceResponse:
+def _respond(request: ProduceRequest, produced: Produced, version: int) -> ProduceResponse:
     parts = iter(produced.parts)
     return ProduceResponse(
         [
-            TopicProduceResponse(topic.name, [_partition(part.index, next(parts)) for part in topic.partition_data])
+            TopicProduceResponse(
+                topic.name, [_partition(part.index, next(parts), version) for part in topic.partition_data]
+            )
             for topic in request.topic_data
         ],
         produced.throttle_ms,
     )
 
 
-def _partition(number: int, part: PartProduced) -> PartitionProduceResponse:
+def _partition(number: int, part: PartProduced, version: int) -> PartitionProduceResponse:
     if isinstance(part, FlyMQError):
-        response = PartitionProduceResponse(number, code_of(part), -1, error_message=part.message)
+        response = PartitionProduceResponse(number, _code(part, version), -1, error_message=part.message)
         if isinstance(part, InvalidRecord):
             response.record_errors = [BatchIndexAndErrorMessage(index, part.message) for index in part.indexes]
         return response
     return PartitionProduceResponse(number, ErrorCode.NONE, part.base_offset, part.append_time_ms, part.start_offset)
+
+
+def _code(error: FlyMQError, version: int) -> ErrorCode:
+    """Return the Kafka error code. Producers abort after some errors of transactions, if the code says so."""
+    if isinstance(error, TransactionAborted) and version >= _BEGINS_FROM:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    if isinstance(error, InvalidTransactionState) and version >= _ABORTABLE_FROM:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    if isinstance(error, TransactionInProgress) and version < _BEGINS_FROM:
+        return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients retry after this one only
+    return code_of(error)
 
 
 def _refuse(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:

@@ -1,23 +1,28 @@
 """Producer identities and transactions.
 
-Kafka's producers do not begin a transaction explicitly: it begins when they add its first partition or group. They keep
-their epoch from one transaction to the next, unless they request a new one.
+Kafka's producers do not begin a transaction explicitly. There are two kinds of them, with different request versions:
+
+- With KIP-890 (Produce 12, TxnOffsetCommit 5, EndTxn 5) a transaction begins with its first write, and its end gives
+  the producer a new epoch. They choose these versions since ApiVersions has the feature `transaction.version`.
+- Older ones add each partition and group before they write to it, and keep their epoch, unless they request a new one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from flymq.broker.safety import Safe
+from flymq.broker.safety import Safe, all_safe
 from flymq.broker.service.groups import Committer
-from flymq.broker.service.transactions import ProducerIdentity, TransactionState
+from flymq.broker.service.transactions import Joining, ProducerIdentity, TransactionState
 from flymq.gateways.connection import answer_when
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.group_offsets import to_offsets
 from flymq.model.errors import (
     FlyMQError,
+    InvalidTransactionState,
     ProducerFenced,
+    StaleConnection,
     StaleMemberEpoch,
     TransactionAborted,
     UnknownProducer,
@@ -41,21 +46,34 @@ _STATES = {
 }
 _FENCED_HAS_A_NAME_FROM = 2
 _FENCED_AT_INIT_HAS_A_NAME_FROM = 4
+_BATCHED_FROM = 4
+"""AddPartitionsToTxn: several transactions in one request."""
+_OFFSETS_BEGIN_FROM = 5
+_NEW_EPOCH_FROM = 5
 
 
-def _code(error: FlyMQError, *, names_fenced: bool) -> ErrorCode:
+def _code(error: FlyMQError, *, names_fenced: bool, has_new_epochs: bool = False) -> ErrorCode:
     """Return the Kafka error code in transactional APIs, where some errors have other codes.
 
-    A producer whose transaction the broker has aborted gets INVALID_PRODUCER_ID_MAPPING. Kafka's clients then abort and
-    request a new epoch; a stale epoch would mean to them that another producer has fenced them.
+    A producer whose transaction the broker has aborted must abort it too, and can then continue. To clients with
+    KIP-890 that is TRANSACTION_ABORTABLE. Older ones abort and request a new epoch after UNKNOWN_PRODUCER_ID; a stale
+    epoch would mean to them that another producer has fenced them, and is fatal.
     """
-    if isinstance(error, (UnknownProducer, TransactionAborted)):
+    if isinstance(error, TransactionAborted):
+        return ErrorCode.TRANSACTION_ABORTABLE if has_new_epochs else ErrorCode.UNKNOWN_PRODUCER_ID
+    if isinstance(error, UnknownProducer):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if isinstance(error, ProducerFenced) and names_fenced:
         return ErrorCode.PRODUCER_FENCED
     if isinstance(error, StaleMemberEpoch):
         return ErrorCode.ILLEGAL_GENERATION
     return code_of(error)
+
+
+def _refuse_late(connection: KafkaConnection, error: FlyMQError) -> None:
+    """Close a connection whose requests are late: a client that still uses it opens another one, and repeats them."""
+    if isinstance(error, StaleConnection):
+        connection.abort()
 
 
 # --- identities -----------------------------------------------------------------------------------------------------
@@ -69,14 +87,11 @@ async def init_producer_id(
         return InitProducerIdResponse(producer_id=(await transactions.new_producer(caller)).producer_id)
     if not name:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
-    expected = None
+    renews = None
     if request.producer_id >= 0:
-        expected = ProducerIdentity(request.producer_id, request.producer_epoch)
+        renews = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        try:
-            producer = await transactions.init(caller, name, request.transaction_timeout_ms, expected=expected)
-        except TransactionAborted:  # by the broker, not by another producer: this one may continue
-            producer = await transactions.init(caller, name, request.transaction_timeout_ms)
+        producer = await transactions.init(caller, name, request.transaction_timeout_ms, renews=renews)
     except FlyMQError as error:
         return InitProducerIdResponse(error_code=_code(error, names_fenced=version >= _FENCED_AT_INIT_HAS_A_NAME_FROM))
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
@@ -88,21 +103,68 @@ async def init_producer_id(
 def add_partitions_to_txn(
     connection: KafkaConnection, request: partitions_wire.AddPartitionsToTxnRequest, version: int
 ) -> Any:
-    """All of the partitions are added, or none."""
+    if version >= _BATCHED_FROM:
+        return _add_to_transactions(connection, request)
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    names = [TopicPartition(topic.name, number) for topic in request.topics for number in topic.partitions]
-    transactions, caller = connection.service.transactions, connection.caller
-    codes: dict[TopicPartition, ErrorCode] = {}
-    safe: Safe = None
-    if errors := transactions.check_partitions(caller, names):
-        codes = dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        codes |= {name: code_of(error) for name, error in errors.items()}
-    else:
+    names = _partitions(request.topics)
+    codes, safe = _check_partitions(connection, names), None
+    if not codes:
         try:
-            safe = transactions.add(caller, request.transactional_id, producer, partitions=names)
+            safe = connection.service.transactions.add(
+                connection.caller, request.transactional_id, producer, partitions=names, keeps_epoch=True
+            )
         except FlyMQError as error:
+            _refuse_late(connection, error)
             codes = dict.fromkeys(names, _code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
-    results = [
+    response = partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(request.topics, codes))
+    return answer_when(safe, lambda: response)
+
+
+def _add_to_transactions(connection: KafkaConnection, request: partitions_wire.AddPartitionsToTxnRequest) -> Any:
+    """Add partitions to several transactions, or verify that they are part of them."""
+    results = []
+    safe: list[Safe] = []
+    for each in request.transactions:
+        names = _partitions(each.topics)
+        codes = _check_partitions(connection, names)
+        if not codes:
+            try:
+                safe.append(_add_or_verify(connection, each, names))
+            except FlyMQError as error:
+                codes = dict.fromkeys(names, _code(error, names_fenced=True, has_new_epochs=True))
+                if each.verify_only and isinstance(error, InvalidTransactionState):
+                    codes = dict.fromkeys(names, ErrorCode.TRANSACTION_ABORTABLE)
+        results.append(partitions_wire.AddPartitionsToTxnResult(each.transactional_id, _results(each.topics, codes)))
+    response = partitions_wire.AddPartitionsToTxnResponse(results_by_transaction=results)
+    return answer_when(all_safe(safe), lambda: response)
+
+
+def _add_or_verify(
+    connection: KafkaConnection, each: partitions_wire.AddPartitionsToTxnTransaction, names: list[TopicPartition]
+) -> Safe:
+    transactions, caller = connection.service.transactions, connection.caller
+    producer = ProducerIdentity(each.producer_id, each.producer_epoch)
+    if each.verify_only:
+        transactions.check_added(caller, each.transactional_id, producer, names)
+        return None
+    return transactions.add(caller, each.transactional_id, producer, partitions=names)
+
+
+def _partitions(topics: list[partitions_wire.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def _check_partitions(connection: KafkaConnection, names: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Return no error code, or one for each: all of the partitions are added, or none."""
+    errors = connection.service.transactions.check_partitions(connection.caller, names)
+    codes = dict.fromkeys(names, ErrorCode.OPERATION_NOT_ATTEMPTED) if errors else {}
+    return codes | {name: code_of(error) for name, error in errors.items()}
+
+
+def _results(
+    topics: list[partitions_wire.AddPartitionsToTxnTopic], codes: dict[TopicPartition, ErrorCode]
+) -> list[partitions_wire.AddPartitionsToTxnTopicResult]:
+    return [
         partitions_wire.AddPartitionsToTxnTopicResult(
             topic.name,
             [
@@ -112,26 +174,26 @@ def add_partitions_to_txn(
                 for number in topic.partitions
             ],
         )
-        for topic in request.topics
+        for topic in topics
     ]
-    response = partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-    return answer_when(safe, lambda: response)
 
 
 def add_offsets_to_txn(connection: KafkaConnection, request: groups_wire.AddOffsetsToTxnRequest, version: int) -> Any:
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
         safe = connection.service.transactions.add(
-            connection.caller, request.transactional_id, producer, groups=[request.group_id]
+            connection.caller, request.transactional_id, producer, groups=[request.group_id], keeps_epoch=True
         )
     except FlyMQError as error:
+        _refuse_late(connection, error)
         return groups_wire.AddOffsetsToTxnResponse(
             error_code=_code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM)
         )
     return answer_when(safe, groups_wire.AddOffsetsToTxnResponse)
 
 
-def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffsetCommitRequest, _version: int) -> Any:
+def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffsetCommitRequest, version: int) -> Any:
+    begins = version >= _OFFSETS_BEGIN_FROM
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     committer = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
     offsets = to_offsets(request.topics)
@@ -139,11 +201,17 @@ def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffs
     errors: dict[TopicPartition, FlyMQError]
     try:
         errors, safe = connection.service.transactions.commit_offsets(
-            connection.caller, request.transactional_id, producer, request.group_id, committer, offsets
+            connection.caller,
+            request.transactional_id,
+            producer,
+            request.group_id,
+            committer,
+            offsets,
+            Joining.BEGINS if begins else Joining.ANNOUNCED,
         )
     except FlyMQError as error:
         errors = dict.fromkeys(offsets, error)
-    codes = {name: _code(error, names_fenced=False) for name, error in errors.items()}
+    codes = {name: _code(error, names_fenced=False, has_new_epochs=begins) for name, error in errors.items()}
     topics = [
         offsets_wire.TxnOffsetCommitResponseTopic(
             topic.name,
@@ -162,13 +230,20 @@ def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffs
 
 async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: int) -> EndTxnResponse:
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    has_new_epochs = version >= _NEW_EPOCH_FROM
     try:
-        await connection.service.transactions.end(
-            connection.caller, request.transactional_id, producer, commit=request.committed, keeps_epoch=True
+        successor = await connection.service.transactions.end(
+            connection.caller,
+            request.transactional_id,
+            producer,
+            commit=request.committed,
+            keeps_epoch=not has_new_epochs,
         )
     except FlyMQError as error:
-        return EndTxnResponse(error_code=_code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
-    return EndTxnResponse()
+        _refuse_late(connection, error)
+        code = _code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM, has_new_epochs=has_new_epochs)
+        return EndTxnResponse(error_code=code)
+    return EndTxnResponse(producer_id=successor.producer_id, producer_epoch=successor.epoch)
 
 
 # --- administration -------------------------------------------------------------------------------------------------

@@ -49,6 +49,14 @@ class TransactionInProgress(FlyMQError):
     hint = "Retry after a short wait."
 
 
+class StaleConnection(FlyMQError):
+    """The request arrived on a connection that its producer has given up: it may be a late repetition."""
+
+    code = "STALE_CONNECTION"
+    retriable = True
+    hint = "Use the newest connection for the requests of a transactional id, or open another one."
+
+
 class InvalidTransactionTimeout(InvalidRequest):
     """The transaction timeout is out of range."""
 

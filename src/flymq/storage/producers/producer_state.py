@@ -43,6 +43,8 @@ class Producer(msgspec.Struct, array_like=True):
     """First offset of the open transaction."""
     coordinator_epoch: int = -1
     last_timestamp: int = -1
+    is_new_epoch: bool = False
+    """The epoch began after an earlier one: its first batch has the sequence 0."""
 
     @property
     def last_sequence(self) -> int:
@@ -98,8 +100,8 @@ class Producers:
             for batch in producer.window:
                 if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                     return batch
-            if not producer.window:
-                return None  # only markers so far in this epoch
+            if not producer.window and not producer.is_new_epoch:
+                return None  # only markers are left: its batches were deleted
             expected = (producer.last_sequence + 1) % _SEQUENCE_SPAN
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
@@ -147,7 +149,7 @@ class Producers:
             if header.producer_id >= DERIVED_ID_FIRST:
                 self._remember_derived(header.producer_id)
         elif header.producer_epoch > producer.epoch:
-            producer.epoch = header.producer_epoch
+            producer.epoch, producer.is_new_epoch = header.producer_epoch, True
             producer.window.clear()
         producer.last_timestamp = max(producer.last_timestamp, header.max_timestamp)
         return producer

@@ -1,8 +1,8 @@
 """The supported requests and their versions: exactly what ApiVersions returns.
 
 The versions are those of one Kafka release line (4.0) as far as FlyMQ has the same semantics. Left out on purpose:
-requests between brokers, and versions with semantics that FlyMQ does not have, such as implicit transactions (KIP-890:
-Produce 12, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5).
+requests between brokers, and versions with semantics that FlyMQ does not have, such as two-phase commit (KIP-939:
+InitProducerId 6).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Versions(NamedTuple):
 
 
 CODECS: dict[Api, Versions] = {
-    Api.PRODUCE: Versions(3, 11),
+    Api.PRODUCE: Versions(3, 12),
     Api.FETCH: Versions(4, 17),
     Api.LIST_OFFSETS: Versions(1, 10),
     Api.METADATA: Versions(0, 13),
@@ -87,10 +87,10 @@ CODECS: dict[Api, Versions] = {
     Api.DELETE_RECORDS: Versions(0, 2),
     Api.INIT_PRODUCER_ID: Versions(0, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4),
-    Api.ADD_PARTITIONS_TO_TXN: Versions(0, 3),
+    Api.ADD_PARTITIONS_TO_TXN: Versions(0, 5),
     Api.ADD_OFFSETS_TO_TXN: Versions(0, 4),
-    Api.END_TXN: Versions(0, 4),
-    Api.TXN_OFFSET_COMMIT: Versions(0, 4),
+    Api.END_TXN: Versions(0, 5),
+    Api.TXN_OFFSET_COMMIT: Versions(0, 5),
     Api.DESCRIBE_CONFIGS: Versions(1, 4),
     Api.ALTER_CONFIGS: Versions(0, 2),
     Api.DESCRIBE_LOG_DIRS: Versions(1, 4),

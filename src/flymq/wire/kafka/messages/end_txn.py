@@ -1,4 +1,4 @@
-"""EndTxn, versions 0 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""EndTxn, versions 0 to 5. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from flymq.wire.kafka.values import Reader, Writer
 COMPACT_FROM = 3
 _QHT = Struct(">qh?")
 _IH = Struct(">ih")
+_QH = Struct(">qh")
 
 
 class EndTxnRequest(msgspec.Struct):
@@ -23,6 +24,8 @@ class EndTxnRequest(msgspec.Struct):
 class EndTxnResponse(msgspec.Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
 
 
 def parse_request(reader: Reader, version: int) -> EndTxnRequest:
@@ -34,6 +37,8 @@ def parse_request(reader: Reader, version: int) -> EndTxnRequest:
 
 def encode_response(writer: Writer, value: EndTxnResponse, version: int) -> None:
     writer += _IH.pack(value.throttle_time_ms, value.error_code)
+    if version >= 5:
+        writer += _QH.pack(value.producer_id, value.producer_epoch)
     writer.end()
 
 

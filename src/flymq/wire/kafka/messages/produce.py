@@ -1,4 +1,4 @@
-"""Produce, versions 3 to 11. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""Produce, versions 3 to 12. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 

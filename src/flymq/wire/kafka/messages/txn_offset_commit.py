@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, versions 0 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""TxnOffsetCommit, versions 0 to 5. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
