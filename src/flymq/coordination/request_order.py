@@ -6,7 +6,8 @@
 The repeated request has the same bytes as the first one, and the same as the end of transaction 8. But a client repeats
 a request only after it has given up the connection, and opens another one: so what arrives on a connection that is
 older than one this producer has used since is late. Connections are numbered in the order in which they were accepted.
-They do not outlive the broker, so nothing of this is stored.
+They do not outlive the broker, so nothing of this is stored. Clients may produce on another connection than the one
+for the coordinator, so each has an order of its own.
 """
 
 from __future__ import annotations

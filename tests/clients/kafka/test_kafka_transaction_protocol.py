@@ -1,4 +1,4 @@
-"""Transactions in plain requests: late and repeated ones, versions with and without an epoch per transaction (KIP-890)."""
+"""Transactions in plain requests: late and repeated ones, with and without an epoch per transaction (KIP-890)."""
 
 from __future__ import annotations
 
@@ -172,6 +172,23 @@ def test_a_late_partition_on_a_connection_that_was_given_up_begins_no_transactio
         assert producer.end(commit=True) is ErrorCode.none, "a repetition, since nothing has begun"
 
 
+def test_a_late_batch_on_a_connection_that_was_given_up_is_not_in_the_next_transaction(broker, topic, producer):
+    given_up = producer.raw
+    with RawKafka(broker.port) as fresh:
+        producer.raw = fresh
+        assert producer.add() is ErrorCode.none
+        assert producer.produce(b"aborted", produce_old) is ErrorCode.none
+        assert producer.end(commit=False) is ErrorCode.none
+        assert producer.add() is ErrorCode.none
+        producer.raw = given_up
+        with pytest.raises(ConnectionError):
+            producer.produce(b"aborted", produce_old, sequence=0)
+        producer.raw = fresh
+        assert producer.produce(b"next", produce_old) is ErrorCode.none
+        assert producer.end(commit=True) is ErrorCode.none
+    check_committed(broker, topic, b"next")
+
+
 def test_a_client_that_goes_back_to_an_older_connection_is_made_to_open_another_one(broker, producer):
     with RawKafka(broker.port) as newer:
         assert producer.add(raw=newer) is ErrorCode.none
@@ -295,13 +312,14 @@ def test_without_kip_890_a_producer_aborts_what_the_broker_has_aborted_and_goes_
     assert producer.add() is ErrorCode.none
     assert producer.produce(b"aborted", produce_old) is ErrorCode.none
     abort_as_administrator(broker, producer)
-    assert producer.produce(b"second half", produce_old) is ErrorCode.invalid_producer_epoch
+    assert producer.produce(b"second half", produce_old) is ErrorCode.invalid_producer_id_mapping
     assert producer.add() is ErrorCode.unknown_producer_id
     assert producer.add_group(topic) is ErrorCode.unknown_producer_id
     assert producer.end(commit=True) is ErrorCode.unknown_producer_id
     for _ in range(2):
         assert producer.end(commit=False) is ErrorCode.none
     assert producer.add() is ErrorCode.none
+    producer.sequence += 1  # it has counted the batch that was refused
     assert producer.produce(b"next", produce_old) is ErrorCode.none
     assert producer.end(commit=True) is ErrorCode.none
     check_committed(broker, topic, b"next")

@@ -1,93 +1,14 @@
 """Idempotence and transactions of Kafka's clients: all of it counts, or nothing does."""
 
-import asyncio
-
 import aiokafka
 import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from tests.clients.kafka.peers import PEERS, WAIT_S, Row, kafka
+from tests.clients.kafka.writers import WRITERS, LibrdkafkaTransactions
 
 from flymq import FlyMQClient
-
-
-class LibrdkafkaTransactions:
-    def __init__(self, address: str, transactional_id: str) -> None:
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": address, "transactional.id": transactional_id, "transaction.timeout.ms": 30_000}
-        )
-        self._producer.init_transactions(WAIT_S)
-
-    def write(self, topic: str, *values: bytes) -> None:
-        self._producer.begin_transaction()
-        for value in values:
-            self._producer.produce(topic, value, partition=0)
-        self._producer.flush(WAIT_S)
-
-    def commit(self) -> None:
-        self._producer.commit_transaction(WAIT_S)
-
-    def abort(self) -> None:
-        self._producer.abort_transaction(WAIT_S)
-
-    def close(self) -> None:
-        del self._producer
-
-
-class KafkaPythonTransactions:
-    def __init__(self, address: str, transactional_id: str) -> None:
-        self._producer = kafka.KafkaProducer(bootstrap_servers=address, transactional_id=transactional_id)
-        self._producer.init_transactions()
-
-    def write(self, topic: str, *values: bytes) -> None:
-        self._producer.begin_transaction()
-        for future in [self._producer.send(topic, value=value, partition=0) for value in values]:
-            future.get(WAIT_S)
-
-    def commit(self) -> None:
-        self._producer.commit_transaction()
-
-    def abort(self) -> None:
-        self._producer.abort_transaction()
-
-    def close(self) -> None:
-        self._producer.close()
-
-
-class AiokafkaTransactions:
-    def __init__(self, address: str, transactional_id: str) -> None:
-        self._runner = asyncio.Runner()
-        self._runner.run(self._open(address, transactional_id))
-
-    async def _open(self, address: str, transactional_id: str) -> None:
-        self._producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address, transactional_id=transactional_id)
-        await self._producer.start()
-
-    def write(self, topic: str, *values: bytes) -> None:
-        self._runner.run(self._write(topic, values))
-
-    async def _write(self, topic: str, values: tuple[bytes, ...]) -> None:
-        await self._producer.begin_transaction()
-        for value in values:
-            await self._producer.send_and_wait(topic, value, partition=0)
-
-    def commit(self) -> None:
-        self._runner.run(self._producer.commit_transaction())
-
-    def abort(self) -> None:
-        self._runner.run(self._producer.abort_transaction())
-
-    def close(self) -> None:
-        self._runner.run(self._producer.stop())
-        self._runner.close()
-
-
-WRITERS: dict[str, type[LibrdkafkaTransactions | KafkaPythonTransactions | AiokafkaTransactions]] = {
-    "librdkafka": LibrdkafkaTransactions,
-    "kafka-python": KafkaPythonTransactions,
-    "aiokafka": AiokafkaTransactions,
-}
 
 
 def values_of(peer: str, address: str, topic: str, count: int) -> list[bytes | None]:

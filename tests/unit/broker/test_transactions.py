@@ -270,7 +270,7 @@ def test_a_renewal_that_a_crash_interrupts_can_be_repeated() -> None:
         await producer.begin()
         await write(producer, b"x")
         asking = asyncio.ensure_future(node.transactions.init("pay", 1000, renews=first))
-        while node.transactions.get("pay").producer == first:
+        while node.transactions.get("pay").producer == first:  # noqa: ASYNC110
             await asyncio.sleep(0.0001)
         await world.crash()
         asking.cancel()

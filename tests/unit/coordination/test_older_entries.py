@@ -23,17 +23,16 @@ def identity(epoch: int) -> ProducerIdentity:
 
 BEFORE_KIP_890 = {
     "9a920700cdea60a5656d7074799090ff05c0c2c0": TransactionValue(identity(0), 60_000, changed_at_ms=5),
-    "9a920701cdea60a76f6e676f696e679292a66f72646572730092a66f72646572730391a762696c6c696e670a0cc0c294920700920701c3c2": (
-        TransactionValue(
-            identity(1),
-            60_000,
-            TransactionState.ONGOING,
-            ORDERS,
-            ("billing",),
-            began_at_ms=10,
-            changed_at_ms=12,
-            ended=EndedValue(identity(0), identity(1), committed=True),
-        )
+    "9a920701cdea60a76f6e676f696e679292a66f72646572730092a66f7264657273"
+    "0391a762696c6c696e670a0cc0c294920700920701c3c2": TransactionValue(
+        identity(1),
+        60_000,
+        TransactionState.ONGOING,
+        ORDERS,
+        ("billing",),
+        began_at_ms=10,
+        changed_at_ms=12,
+        ended=EndedValue(identity(0), identity(1), committed=True),
     ),
     "9a920701cdea60aa636f6d6d697474696e679192a66f726465727300900a0d920702c2c0": TransactionValue(
         identity(1),

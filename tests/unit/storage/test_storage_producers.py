@@ -125,6 +125,21 @@ def test_the_epoch_that_a_marker_begins_starts_with_the_sequence_zero(end: End) 
     assert append(log, idempotent(7, 0, epoch=1, transactional=True)) == [2]
 
 
+@ends
+def test_any_sequence_may_follow_an_abort_that_leaves_the_epoch_as_it_is_and_not_a_commit(end: End) -> None:
+    disk, log = open_simulated()
+    append(log, idempotent(7, 0, transactional=True))
+    end_transaction(log, 7, MarkerType.COMMIT)
+    append(log, idempotent(8, 0, epoch=3, transactional=True))
+    end_transaction(log, 8, MarkerType.ABORT, epoch=3)
+    log = end(disk, log)
+    with pytest.raises(OutOfOrderSequence, match="sequence 1 is next"):
+        append(log, idempotent(7, 2, transactional=True))
+    assert append(log, idempotent(8, 2, epoch=3, transactional=True)) == [4]
+    with pytest.raises(OutOfOrderSequence, match="sequence 3 is next"):
+        append(log, idempotent(8, 4, epoch=3, transactional=True))
+
+
 def test_sequences_wrap_from_the_largest_to_zero() -> None:
     _, log = open_simulated()
     append(log, idempotent(7, SEQUENCE_MAX - 1, "a", "b", "c"))

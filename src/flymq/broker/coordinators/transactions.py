@@ -105,7 +105,7 @@ class Transactions:
         self._open_until_s: dict[str, float] = {}
         self.ended: Counter[TransactionState] = Counter()
         """Transactions that ended since the start, by outcome, for metrics."""
-        self._order = RequestOrder()
+        self._orders = {False: RequestOrder(), True: RequestOrder()}  # True: of produce requests
         self._deadlines = Deadlines(clock, self._look_at)
         self._failures = FailureLog(logger, "the transaction %r cannot end yet, retrying")
 
@@ -126,7 +126,7 @@ class Transactions:
         """Another broker coordinates these transactions now, and completes those that were ending."""
         error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for name, _ in table:
-            self._order.forget(name)
+            self._forget_order(name)
             self._open_until_s.pop(name, None)
             if (ended := self._ending.pop(name, None)) is not None:
                 _fail(ended, error)
@@ -225,9 +225,13 @@ class Transactions:
         await wait_safe(safe)
         return producer
 
-    def check_order(self, name: str, connection: int) -> None:
+    def check_order(self, name: str, connection: int, *, produces: bool = False) -> None:
         """Raise an error if a request of a producer that keeps its epoch is late: see request_order.py."""
-        self._order.check(name, connection)
+        self._orders[produces].check(name, connection)
+
+    def _forget_order(self, name: str) -> None:
+        for order in self._orders.values():
+            order.forget(name)
 
     def begin(self, name: str, producer: ProducerIdentity, *, keeps_epoch: bool = False) -> None:
         """Begin a transaction. Not durable yet: one that is lost in a crash had not written anything."""
@@ -517,7 +521,7 @@ class Transactions:
             entries = [] if table is None else table.decide_expire(now_ms, self._limits)
             for key, _ in entries:
                 if isinstance(key, TransactionKey):
-                    self._order.forget(key.transactional_id)
+                    self._forget_order(key.transactional_id)
             if entries:
                 self._log.write(number, entries)
 

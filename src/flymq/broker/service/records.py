@@ -209,6 +209,8 @@ class Records:
             try:
                 self._gate.check_write(caller, topic)
                 partition = self._replicas.get((topic, number))
+                if transactional_id and joining is Joining.ANNOUNCED:
+                    self._transactions.check_order(transactional_id, caller.connection, produces=True)
                 if slow.must_queue(partition.name, batches):
                     append = partial(self._append, caller, partition, acks, transactional_id, joining)
                     unsafe.append((len(produced), slow.add(partition, batches, append)))

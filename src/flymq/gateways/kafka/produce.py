@@ -15,6 +15,7 @@ from flymq.model.errors import (
     FlyMQError,
     InvalidRecord,
     InvalidTransactionState,
+    StaleConnection,
     TransactionAborted,
     TransactionInProgress,
 )
@@ -49,6 +50,9 @@ def produce(connection: KafkaConnection, request: ProduceRequest, version: int) 
     )
     if produced.throttle_ms:
         connection.throttle(produced.throttle_ms)
+    if any(isinstance(part, StaleConnection) for part in produced.parts):
+        connection.abort()  # the client has given it up, or opens another one and repeats the request
+        return None
     if acks is Acks.NONE:
         _close_on_error(connection, produced)
         return None
@@ -88,9 +92,12 @@ def _partition(number: int, part: PartProduced, version: int) -> PartitionProduc
 
 
 def _code(error: FlyMQError, version: int) -> ErrorCode:
-    """Return the Kafka error code. Producers abort after some errors of transactions, if the code says so."""
-    if isinstance(error, TransactionAborted) and version >= _BEGINS_FROM:
-        return ErrorCode.TRANSACTION_ABORTABLE
+    """Return the Kafka error code. Producers abort after some errors of transactions, if the code says so.
+
+    After INVALID_PRODUCER_EPOCH, as Kafka has it for a transaction that has timed out, librdkafka cannot go on.
+    """
+    if isinstance(error, TransactionAborted):
+        return ErrorCode.TRANSACTION_ABORTABLE if version >= _BEGINS_FROM else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if isinstance(error, InvalidTransactionState) and version >= _ABORTABLE_FROM:
         return ErrorCode.TRANSACTION_ABORTABLE
     if isinstance(error, TransactionInProgress) and version < _BEGINS_FROM:

@@ -101,7 +101,7 @@ class Producers:
                 if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                     return batch
             if not producer.window and not producer.is_new_epoch:
-                return None  # only markers are left: its batches were deleted
+                return None  # it was aborted, or only markers are left: its batches were deleted
             expected = (producer.last_sequence + 1) % _SEQUENCE_SPAN
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
@@ -127,9 +127,16 @@ class Producers:
             producer.open_since = self._open[header.producer_id] = header.base_offset
 
     def apply_marker(self, header: BatchHeader, *, committed: bool, coordinator_epoch: int) -> EndedTransaction | None:
-        """Apply a marker that is in the log; return the transaction it ends."""
+        """Apply a marker that is in the log; return the transaction it ends.
+
+        After an abort that leaves the epoch as it is, any sequence number may follow: the producer may have counted
+        batches of the aborted transaction that never arrived here, and some Kafka clients do not count back.
+        """
         producer = self._enter(header)
         producer.coordinator_epoch = coordinator_epoch
+        if not committed and producer.window:
+            producer.window.clear()
+            producer.is_new_epoch = False
         first_offset = self._open.pop(header.producer_id, None)
         producer.open_since = None
         if first_offset is None:
