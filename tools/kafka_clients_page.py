@@ -29,6 +29,8 @@ FEATURES = (
     "large messages",
     "idempotent producer",
     "transactions: commit and abort",
+    "transactions: go on after the broker has aborted one",
+    "transactions: go on after the broker was killed",
     "exactly once though broker and client are killed",
     "groups: go on where they committed",
     "groups: members join and leave",
@@ -37,6 +39,7 @@ FEATURES = (
     "consume, transform, produce",
 )
 CLIENTS = {  # name in the tests → the package whose version is told
+    "Java": "",
     "librdkafka": "confluent-kafka",
     "aiokafka": "aiokafka",
     "kafka-python": "kafka-python",
@@ -63,6 +66,9 @@ _NOTES = """\
 ## Good to know
 
 - librdkafka is tested through confluent-kafka for Python; clients for Go, .NET, C++ and Rust wrap the same library.
+- Java is tested with transactions alone.
+- Transactions of Java from 4.0 on have an epoch each (KIP-890). A commit after the broker has aborted a transaction is
+  an error after which librdkafka and Java abort and go on; aiokafka and kafka-python need a new producer then.
 - The codecs are none, gzip, snappy, lz4 and zstd. KafkaJS has none and gzip of its own; for the others its users add
   packages.
 - With `group.protocol=consumer` a group cannot be joined by members of the classic protocol, nor the reverse, until all
@@ -125,6 +131,10 @@ def _version(client: str) -> str:
         command = [shutil.which("kcat") or "kafkacat", "-V"]
         found = re.search(r"Version (\S+).*librdkafka (\S+)", subprocess.check_output(command, text=True))
         return f"{found[1]}, with librdkafka {found[2]}" if found else "unknown"
+    if client == "Java":
+        from tests.clients.kafka.java import VERSIONS
+
+        return f"kafka-clients {' and '.join(VERSIONS)}"
     if client == "KafkaJS":
         from tests.clients.kafka.kafkajs import find_modules
 

@@ -50,9 +50,18 @@ _BEHAVIOUR = """\
 - Topics are created by Metadata, if the client and `topics.auto_create` allow it, never by Produce.
 - A topic that is deleted and recreated has a new id.
 - `acks=all` is acknowledged once the records are on the disk, not only in the page cache.
-- A transaction begins with the first partition or group that is added to it. The broker aborts one that is open for
-  longer than its timeout, and all open ones after a crash. Their producers get INVALID_PRODUCER_ID_MAPPING, or
-  INVALID_PRODUCER_EPOCH for Produce; clients with KIP-360 then abort, get a new epoch and continue.
+- Every transaction has an epoch of its own (KIP-890): ApiVersions has the feature `transaction.version` at level 2, so
+  clients that know it use Produce 12, TxnOffsetCommit 5 and EndTxn 5. A transaction begins with its first write; EndTxn
+  returns the producer id and epoch of the next one, and a retry with the old epoch gets the same response. The first
+  batch of an epoch has the sequence number 0. After epoch 32766 the producer gets a new id.
+- Older clients keep their epoch, so their late requests look like those of the next transaction. The broker tells them
+  by the connection: a Produce, AddPartitionsToTxn, AddOffsetsToTxn or EndTxn on a connection that is older than one
+  which the producer has used since closes that connection, and changes nothing. A partition or group must have been
+  added before it is written to: else INVALID_TXN_STATE, or TRANSACTION_ABORTABLE for Produce 11.
+- The broker aborts a transaction that is open for longer than its timeout, and all open ones after a crash. Their
+  producers get TRANSACTION_ABORTABLE; without KIP-890 INVALID_PRODUCER_ID_MAPPING for Produce, else
+  UNKNOWN_PRODUCER_ID. They can then abort and continue, or request a new epoch with InitProducerId (KIP-360), which
+  is idempotent. Only a producer whose transactional id another one has taken over is fenced.
 - Groups with `group.protocol=consumer` (KIP-848): the assignors are `uniform` and `range`; racks are stored and not
   used. The session timeout and the heartbeat interval are set by the broker (`groups.consumer_session_timeout_ms`,
   `groups.consumer_heartbeat_ms`). A topic pattern must match the whole name, in the syntax of RE2 without Unicode
@@ -66,7 +75,8 @@ _BEHAVIOUR = """\
 
 | | Why |
 |---|---|
-| Produce 12 and 13, AddPartitionsToTxn 4, EndTxn 5, TxnOffsetCommit 5 | implicit transactions (KIP-890) |
+| Produce 13 | topics by id |
+| InitProducerId 6 | two-phase commit (KIP-939) |
 | SASL mechanisms other than PLAIN | |
 | ACLs, quotas, delegation tokens, reassignments, share groups, telemetry | |
 | Requests between brokers | |

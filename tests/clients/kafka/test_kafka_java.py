@@ -13,6 +13,8 @@ ABORTED = {  # what a producer gets for its commit and for a batch after the bro
 }
 
 
+@pytest.mark.shows("transactions: commit and abort", client="Java")
+@pytest.mark.shows("transactions: go on after the broker has aborted one", client="Java")
 @pytest.mark.parametrize("version", java.VERSIONS)
 def test_the_java_producer_commits_aborts_and_goes_on_after_the_broker_has_aborted(broker, topic, version):
     jars = java.find_jars(version)

@@ -6,6 +6,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def begin(client: str, address: str, topic: str, timeout_ms: int = 30_000) -> Wr
     return writer
 
 
-@pytest.mark.shows("transactions: go on after a timeout", by="client")
+@pytest.mark.shows("transactions: go on after the broker has aborted one", by="client")
 @pytest.mark.parametrize("client", WRITERS)
 def test_a_producer_that_aborts_after_a_timeout_goes_on(broker: TestBroker, topic: str, client: str) -> None:
     writer = begin(client, broker.address, topic, TIMEOUT_MS)
@@ -70,6 +71,7 @@ def test_a_producer_that_aborts_after_a_timeout_goes_on(broker: TestBroker, topi
     check(broker.address, topic)
 
 
+@pytest.mark.shows("transactions: go on after the broker has aborted one", by="client")
 @pytest.mark.parametrize("client", WRITERS)
 def test_a_producer_that_writes_after_a_timeout_is_told_and_goes_on(
     broker: TestBroker, topic: str, client: str
@@ -81,6 +83,7 @@ def test_a_producer_that_writes_after_a_timeout_is_told_and_goes_on(
     check(broker.address, topic)
 
 
+@pytest.mark.shows("transactions: go on after the broker has aborted one", by="client")
 @pytest.mark.parametrize("client", ABORTS_AFTER_COMMIT)
 def test_a_producer_that_commits_after_a_timeout_is_told_and_goes_on(
     broker: TestBroker, topic: str, client: str
@@ -97,6 +100,8 @@ def test_a_new_producer_goes_on_after_a_commit_that_came_too_late(broker: TestBr
     writer = begin(client, broker.address, topic, TIMEOUT_MS)
     wait_until_aborted(broker, f"writer-of-{topic}")
     fail_once(writer.commit)
+    with suppress(Exception):
+        writer.close()
     fresh = WRITERS[client](broker.address, f"writer-of-{topic}")
     fresh.write(topic, b"next")
     fresh.commit()

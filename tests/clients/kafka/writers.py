@@ -105,8 +105,10 @@ class AiokafkaTransactions:
         self._runner.run(self._producer.abort_transaction())
 
     def close(self) -> None:
-        self._runner.run(self._producer.stop())
-        self._runner.close()
+        try:
+            self._runner.run(self._producer.stop())
+        finally:
+            self._runner.close()
 
 
 Writer = LibrdkafkaTransactions | KafkaPythonTransactions | AiokafkaTransactions

@@ -50,7 +50,7 @@ def produce(connection: KafkaConnection, request: ProduceRequest, version: int) 
     )
     if produced.throttle_ms:
         connection.throttle(produced.throttle_ms)
-    if any(isinstance(part, StaleConnection) for part in produced.parts):
+    if request.transactional_id and any(isinstance(part, StaleConnection) for part in produced.parts):
         connection.abort()  # the client has given it up, or opens another one and repeats the request
         return None
     if acks is Acks.NONE:
