@@ -16,7 +16,7 @@ from flymq.model.errors import StaleConnection
 
 
 class RequestOrder:
-    """The newest connection of each transactional id."""
+    """The newest connection of the current producer of each transactional id."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}

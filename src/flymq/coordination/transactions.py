@@ -96,8 +96,9 @@ def is_unacknowledged(value: TransactionValue) -> bool:
 
     With its epoch it could go on, and the second half of its transaction would be committed without the first.
     """
-    aborted = EndedValue(value.producer, value.producer, committed=False, by_broker=True)
-    return value.state.is_idle and value.ended == aborted
+    if value.ended is None or not value.state.is_idle:
+        return False
+    return value.ended == EndedValue(value.producer, value.producer, committed=False, by_broker=True)
 
 
 def _aborted_by_broker(name: str) -> TransactionAborted:

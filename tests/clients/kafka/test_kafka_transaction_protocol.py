@@ -198,6 +198,17 @@ def test_a_client_that_goes_back_to_an_older_connection_is_made_to_open_another_
         assert producer.end(commit=True, raw=fresh) is ErrorCode.none
 
 
+def test_a_producer_takes_over_on_an_older_connection_than_that_of_its_predecessor(broker, topic, producer):
+    with RawKafka(broker.port) as newer:
+        assert producer.add(raw=newer) is ErrorCode.none
+        successor = TransactionalProducer(producer.raw, topic)
+        assert producer.add(raw=newer) is ErrorCode.producer_fenced
+        assert successor.add() is ErrorCode.none
+        assert successor.produce(b"of the successor", produce_old) is ErrorCode.none
+        assert successor.end(commit=True) is ErrorCode.none
+    check_committed(broker, topic, b"of the successor")
+
+
 def test_a_late_commit_with_its_own_epoch_gets_its_answer_again_and_does_not_commit_the_next_transaction(
     broker, topic, producer
 ):

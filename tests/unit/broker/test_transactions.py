@@ -329,14 +329,24 @@ def test_an_abort_that_meets_the_abort_of_the_broker_succeeds() -> None:
 
 def test_a_late_request_of_a_producer_that_keeps_its_epoch_is_told_by_its_connection() -> None:
     async def scenario(world: World, node: Broker, producer: Producer) -> None:
-        node.transactions.check_order("pay", 1)
-        node.transactions.check_order("pay", 2)
-        node.transactions.check_order("other", 1)
+        first = producer.identity
+        assert first is not None
+        check = node.transactions.check_order
+        check("pay", first, 1)
+        check("pay", first, 2)
         with pytest.raises(StaleConnection):
-            node.transactions.check_order("pay", 1)
+            check("pay", first, 1)
+        check("pay", first, 1, produces=True)
+        check("pay", ProducerIdentity(first.producer_id, first.epoch + 1), 3)  # refused by its epoch, elsewhere
+        check("pay", first, 2)
+        second = await node.transactions.init("pay", 1000)
+        check("pay", second, 1)
+        check("pay", second, 2)
         await asyncio.sleep(8 * DAY_S)
         node.transactions.expire()
-        node.transactions.check_order("pay", 1)
+        await producer.init()
+        assert producer.identity is not None
+        check("pay", producer.identity, 1)
 
     in_world(scenario)
 

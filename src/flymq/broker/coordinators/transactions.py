@@ -221,13 +221,16 @@ class Transactions:
         now_ms = self._clock.now_ms()
         entries = decide_init(name, value, fresh, timeout_ms=timeout_ms, predecessor=renews, now_ms=now_ms)
         safe = self._write(name, entries)
+        self._forget_order(name)  # late requests have another epoch
         producer = self._get(name).producer
         await wait_safe(safe)
         return producer
 
-    def check_order(self, name: str, connection: int, *, produces: bool = False) -> None:
+    def check_order(self, name: str, producer: ProducerIdentity, connection: int, *, produces: bool = False) -> None:
         """Raise an error if a request of a producer that keeps its epoch is late: see request_order.py."""
-        self._orders[produces].check(name, connection)
+        value = self._table(name).find(name)
+        if value is not None and value.producer == producer:  # another producer is refused by its epoch
+            self._orders[produces].check(name, connection)
 
     def _forget_order(self, name: str) -> None:
         for order in self._orders.values():
@@ -241,12 +244,16 @@ class Transactions:
             self._write(name, entries)
             self._watch(name, value.timeout_ms)
 
-    def produce(self, name: str, partition: Partition, batches: Buffer, acks: Acks, joining: Joining) -> Written:
+    def produce(
+        self, name: str, partition: Partition, batches: Buffer, acks: Acks, joining: Joining, connection: int = 0
+    ) -> Written:
         """Append a batch to an open transaction."""
         header = parse_header(batches)
         if not header.is_transactional:
             raise InvalidRequest("the request has a transactional id, but the batch is not transactional")
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        if joining is Joining.ANNOUNCED:
+            self.check_order(name, producer, connection, produces=True)
         joined = self.join(name, producer, joining, partitions=[partition.name])
         written = partition.append_in_transaction(batches, acks)
         if joined is not None:

@@ -209,8 +209,6 @@ class Records:
             try:
                 self._gate.check_write(caller, topic)
                 partition = self._replicas.get((topic, number))
-                if transactional_id and joining is Joining.ANNOUNCED:
-                    self._transactions.check_order(transactional_id, caller.connection, produces=True)
                 if slow.must_queue(partition.name, batches):
                     append = partial(self._append, caller, partition, acks, transactional_id, joining)
                     unsafe.append((len(produced), slow.add(partition, batches, append)))
@@ -241,7 +239,9 @@ class Records:
         if not transactional_id:
             written = partition.append(batches, acks)
         else:
-            written = self._transactions.produce(transactional_id, partition, batches, acks, joining)
+            written = self._transactions.produce(
+                transactional_id, partition, batches, acks, joining, caller.connection
+            )
         if not written.repeated:
             count = written.last_offset - written.base_offset + 1
             self._traffic.wrote(caller.protocol, partition.name.topic, count, len(batches))

@@ -80,7 +80,7 @@ class Transactions:
         """Add partitions and groups to a transaction; begin it if none is open."""
         self._check_all(caller, name, partitions, groups)
         if keeps_epoch:
-            self._coordinator.check_order(name, caller.connection)
+            self._coordinator.check_order(name, producer, caller.connection)
         return self._coordinator.begin_with(
             name, producer, partitions=partitions, groups=groups, keeps_epoch=keeps_epoch
         )
@@ -114,7 +114,7 @@ class Transactions:
         """Commit or abort; return the identity of the producer from now on. Idempotent."""
         self._check_write(caller, name)
         if keeps_epoch:
-            self._coordinator.check_order(name, caller.connection)
+            self._coordinator.check_order(name, producer, caller.connection)
         return await self._coordinator.end(name, producer, commit=commit, keeps_epoch=keeps_epoch)
 
     async def commit_attempts(

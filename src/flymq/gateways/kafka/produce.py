@@ -50,15 +50,28 @@ def produce(connection: KafkaConnection, request: ProduceRequest, version: int) 
     )
     if produced.throttle_ms:
         connection.throttle(produced.throttle_ms)
-    if request.transactional_id and any(isinstance(part, StaleConnection) for part in produced.parts):
-        connection.abort()  # the client has given it up, or opens another one and repeats the request
+    if request.transactional_id and _is_stale(produced):
+        connection.abort()
         return None
     if acks is Acks.NONE:
         _close_on_error(connection, produced)
         return None
     if produced.decided is None:
         return _respond(request, produced, version)
-    return AnswerLater(produced.decided, lambda _: _respond(request, produced, version))
+    return AnswerLater(produced.decided, lambda _: _respond_later(connection, request, produced, version))
+
+
+def _is_stale(produced: Produced) -> bool:
+    """Whether the client has given this connection up, or opens another one and repeats the request."""
+    return any(isinstance(part, StaleConnection) for part in produced.parts)
+
+
+def _respond_later(
+    connection: KafkaConnection, request: ProduceRequest, produced: Produced, version: int
+) -> ProduceResponse:
+    if request.transactional_id and _is_stale(produced):
+        connection.abort()
+    return _respond(request, produced, version)
 
 
 def _close_on_error(connection: KafkaConnection, produced: Produced) -> None:
