@@ -343,7 +343,7 @@ def test_a_late_request_of_a_producer_that_keeps_its_epoch_is_told_by_its_connec
         check("pay", second, 1)
         check("pay", second, 2)
         await asyncio.sleep(8 * DAY_S)
-        node.transactions.expire()
+        node.transactions.expire(node.clock.now_ms())
         await producer.init()
         assert producer.identity is not None
         check("pay", producer.identity, 1)

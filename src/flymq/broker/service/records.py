@@ -239,9 +239,7 @@ class Records:
         if not transactional_id:
             written = partition.append(batches, acks)
         else:
-            written = self._transactions.produce(
-                transactional_id, partition, batches, acks, joining, caller.connection
-            )
+            written = self._transactions.produce(transactional_id, partition, batches, acks, joining, caller.connection)
         if not written.repeated:
             count = written.last_offset - written.base_offset + 1
             self._traffic.wrote(caller.protocol, partition.name.topic, count, len(batches))
