@@ -87,6 +87,11 @@ class Listener:
     def connections(self) -> int:
         return len(self._connections) + len(self._arriving)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the system accepts no connection now."""
+        return self._port is not None and self._port.is_refused
+
     def connections_by_protocol(self) -> Counter[str]:
         return Counter(connection.protocol for connection in self._connections)
 

@@ -45,6 +45,8 @@ class OpenPort(Protocol):
     """A port that accepts connections until `close`."""
 
     port: int
+    is_refused: bool
+    """Whether the system accepts no connection now, most likely for lack of a free descriptor."""
 
     def close(self) -> None: ...
 
@@ -86,7 +88,7 @@ class SystemPort:
     def __init__(self, accept: Callable[[Accepted], None]) -> None:
         self._accept = accept
         self._sockets: list[socket.socket] = []
-        self._is_refused = False
+        self.is_refused = False
         self.port = 0
 
     def add(self, opened: socket.socket) -> None:
@@ -105,24 +107,29 @@ class SystemPort:
             try:
                 accepted, address = opened.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                self._note_accepted()  # there was a free descriptor
                 return
             except OSError as error:
                 # Out of descriptors, most likely. The client stays in the backlog; retry after a pause.
-                if not self._is_refused:
+                if not self.is_refused:
                     logger.error("cannot accept connections, retrying: %s", error.strerror)
-                    self._is_refused = True
+                    self.is_refused = True
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(opened)
                 loop.call_later(_ACCEPT_AGAIN_S, self._accept_again, opened)
                 return
-            if self._is_refused:
-                logger.warning("connections are accepted again")
-                self._is_refused = False
+            self._note_accepted()
             self._accept(SystemAccepted(accepted, address[0]))
+
+    def _note_accepted(self) -> None:
+        if self.is_refused:
+            logger.warning("connections are accepted again")
+            self.is_refused = False
 
     def _accept_again(self, opened: socket.socket) -> None:
         if opened in self._sockets:
             asyncio.get_running_loop().add_reader(opened, self._accept_some, opened)
+            self._accept_some(opened)
 
 
 class SystemAccepted:

@@ -127,6 +127,7 @@ class SimulatedPort:
         self._context = contextvars.copy_context()
         self.port = address[1]
         self.is_open = True
+        self.is_refused = False
 
     def close(self) -> None:
         if self.is_open:

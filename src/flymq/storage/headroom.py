@@ -86,13 +86,10 @@ class Headroom:
 
     @property
     def problems(self) -> list[str]:
-        """What has run out, for people."""
-        found = []
-        if self.is_disk_full:
-            found.append(f"The disk of {self._data_dir} is full: writes are refused, reads continue. {DiskFull.hint}")
-        if self.is_out_of_files:
-            found.append(f"There is no free file descriptor. {TooManyOpenFiles.hint}")
-        return found
+        """What the disk lacks, for people."""
+        if not self.is_disk_full:
+            return []
+        return [f"The disk of {self._data_dir} is full: writes are refused, reads continue. {DiskFull.hint}"]
 
     def gate_of(self, topic: str) -> WriteGate:
         return self._internal_topics if is_internal(topic) else self._topics

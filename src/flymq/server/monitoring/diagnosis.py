@@ -90,7 +90,7 @@ async def take_sample(measured: Measured) -> Sample:
         buffer_ratio=measured.shared.budget.used_ratio,
         disk_free_ratio=space.free_bytes / space.size_bytes if space.size_bytes else 1.0,
         is_disk_full=broker.headroom.is_disk_full,
-        is_out_of_files=broker.headroom.is_out_of_files,
+        is_out_of_files=measured.is_out_of_files,
     )
     for topic in broker.image:
         if not topic.is_internal:

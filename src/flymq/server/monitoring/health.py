@@ -6,6 +6,7 @@ from enum import Enum
 
 from flymq import __version__
 from flymq.gateways.rest.schema.shapes import Health
+from flymq.model.errors import TooManyOpenFiles
 from flymq.server.monitoring.metrics import Measured
 
 
@@ -33,6 +34,8 @@ def describe_health(phase: Phase, measured: Measured | None, *, broker_id: int, 
     health.problems = [str(failure) for failure in offline.values()]
     health.problems += [f"corrupt batch: {text}" for each in broker.replicas for text in each.log.damage]
     health.problems += broker.headroom.problems
+    if measured.is_out_of_files:
+        health.problems.append(f"There is no free file descriptor. {TooManyOpenFiles.hint}")
     health.problems += broker.steady_clock.problems
     health.problems += broker.set_aside.problems.values()
     if phase is Phase.SERVING:

@@ -49,6 +49,11 @@ class Measured:
     started_at_s: float
     """Start time of the process, wall clock."""
 
+    @property
+    def is_out_of_files(self) -> bool:
+        """Whether there is no free descriptor, for files or for connections."""
+        return self.broker.headroom.is_out_of_files or any(listener.is_refused for listener in self.listeners)
+
 
 # --- /metrics: the broker as a whole --------------------------------------------------------------------------------
 
@@ -167,7 +172,7 @@ def _storage(measured: Measured) -> Iterator[str]:
         "flymq_disk_full", "1 while writes are refused because the disk is full.", ("", int(headroom.is_disk_full))
     )
     yield from gauge(
-        "flymq_open_files_exhausted", "1 while there is no free file descriptor.", ("", int(headroom.is_out_of_files))
+        "flymq_open_files_exhausted", "1 while there is no free file descriptor.", ("", int(measured.is_out_of_files))
     )
     yield from gauge(
         "flymq_clock_leap_seconds",
