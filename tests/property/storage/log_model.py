@@ -49,6 +49,7 @@ class ProducerModel:
     window: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(base sequence, last sequence, base offset, last offset) of the last five batches."""
     open_since: int | None = None
+    takes_any_sequence: bool = False
 
 
 class Memory:
@@ -66,17 +67,19 @@ class Memory:
             return
         producer = self.producers.setdefault(header.producer_id, ProducerModel(header.producer_epoch))
         if header.producer_epoch > producer.epoch:
-            producer.epoch, producer.window = header.producer_epoch, []
+            producer.epoch, producer.window, producer.takes_any_sequence = header.producer_epoch, [], False
         if header.is_control:
             marker = parse_marker(batch.data)
             assert marker is not None
             if producer.open_since is not None and marker.type is MarkerType.ABORT:
                 self.aborted.append((header.producer_id, producer.open_since, header.base_offset))
+                producer.takes_any_sequence = bool(producer.window)
             producer.open_since = None
             return
         last_sequence = (header.base_sequence + header.last_offset_delta) % (1 << 31)
         producer.window.append((header.base_sequence, last_sequence, header.base_offset, header.last_offset))
         del producer.window[:-5]
+        producer.takes_any_sequence = False
         if header.is_transactional and producer.open_since is None:
             producer.open_since = header.base_offset
 
@@ -96,6 +99,7 @@ def memory_of(log: Log | MemoryLog) -> dict[int, ProducerModel]:
             each.epoch,
             [(b.base_sequence, b.last_sequence, b.base_offset, b.last_offset) for b in each.window],
             each.open_since,
+            each.takes_any_sequence,
         )
         for each in log.producers.all()
     }
@@ -225,8 +229,9 @@ class LogBesideList:
         producer = self.memory.producers.get(producer_id)
         if producer is None or not producer.window:
             return
+        gap = -1 if producer.takes_any_sequence else producer.epoch
         for epoch, sequence, error in (
-            (producer.epoch, (self.memory.next_sequence(producer_id) + 7) % (1 << 31), OutOfOrderSequence),
+            (gap, (self.memory.next_sequence(producer_id) + 7) % (1 << 31), OutOfOrderSequence),
             (producer.epoch + 1, 1, OutOfOrderSequence),
             (producer.epoch - 1, 0, ProducerFenced),
         ):

@@ -45,6 +45,8 @@ class Producer(msgspec.Struct, array_like=True):
     last_timestamp: int = -1
     is_new_epoch: bool = False
     """The epoch began after an earlier one: its first batch has the sequence 0."""
+    takes_any_sequence: bool = False
+    """Its transaction was aborted, and the epoch stays: it may have counted batches that never arrived here."""
 
     @property
     def last_sequence(self) -> int:
@@ -100,8 +102,10 @@ class Producers:
             for batch in producer.window:
                 if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                     return batch
+            if producer.takes_any_sequence:
+                return None  # some Kafka clients do not count back when batches of an aborted transaction are refused
             if not producer.window and not producer.is_new_epoch:
-                return None  # it was aborted, or only markers are left: its batches were deleted
+                return None  # only markers are left: its batches were deleted
             expected = (producer.last_sequence + 1) % _SEQUENCE_SPAN
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
@@ -112,6 +116,7 @@ class Producers:
     def apply(self, header: BatchHeader) -> None:
         """Apply a batch of records that is in the log."""
         producer = self._enter(header)
+        producer.takes_any_sequence = False
         if header.base_sequence != NO_SEQUENCE:
             producer.window.append(
                 AppendedBatch(
@@ -127,16 +132,11 @@ class Producers:
             producer.open_since = self._open[header.producer_id] = header.base_offset
 
     def apply_marker(self, header: BatchHeader, *, committed: bool, coordinator_epoch: int) -> EndedTransaction | None:
-        """Apply a marker that is in the log; return the transaction it ends.
-
-        After an abort that leaves the epoch as it is, any sequence number may follow: the producer may have counted
-        batches of the aborted transaction that never arrived here, and some Kafka clients do not count back.
-        """
+        """Apply a marker that is in the log; return the transaction it ends."""
         producer = self._enter(header)
         producer.coordinator_epoch = coordinator_epoch
-        if not committed and producer.window:
-            producer.window.clear()
-            producer.is_new_epoch = False
+        if not committed and producer.open_since is not None:
+            producer.takes_any_sequence = bool(producer.window)  # none is left of another epoch
         first_offset = self._open.pop(header.producer_id, None)
         producer.open_since = None
         if first_offset is None:
@@ -157,6 +157,7 @@ class Producers:
                 self._remember_derived(header.producer_id)
         elif header.producer_epoch > producer.epoch:
             producer.epoch, producer.is_new_epoch = header.producer_epoch, True
+            producer.takes_any_sequence = False
             producer.window.clear()
         producer.last_timestamp = max(producer.last_timestamp, header.max_timestamp)
         return producer

@@ -2,7 +2,8 @@
 
 <offset>.producers    "FMQP", CRC32C of the rest (u32 LE), MessagePack: [producers, aborted mark]
                       producer: [id, epoch, window, first offset of the open transaction or nil,
-                                 coordinator epoch, last timestamp, whether the epoch follows an earlier one]
+                                 coordinator epoch, last timestamp, whether the epoch follows an earlier one,
+                                 whether any sequence may follow]
                       window:   [[base sequence, last sequence, base offset, last offset, timestamp], …]
                       mark:     [base offset of the active segment, entries in its .aborted file]
 """
