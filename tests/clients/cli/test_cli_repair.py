@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.kafka.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 
 from flymq import FlyMQClient
 from flymq.cli.app import app

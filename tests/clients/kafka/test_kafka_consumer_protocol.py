@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_commit import v9 as commit_v9
 from kio.schema.offset_fetch import v9 as fetch_v9
-from tests.clients.kafka.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.clients.kafka.members import fill, librdkafka_member, poll_until, poll_values
 from tests.clients.kafka.peers import PEERS, WAIT_S, Row
 from tests.clients.kafka.raw import RawKafka

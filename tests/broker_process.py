@@ -1,0 +1,95 @@
+"""A broker in a process of its own, for tests that kill it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from tests.ports import free_port
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+
+
+class BrokerDidNotStart(AssertionError):
+    """The broker ended, or said nothing for a long time, before it listened."""
+
+
+class BrokerProcess:
+    """A broker process that can be killed and started again on the same port and data.
+
+    With a `log`, what it writes to stderr through all its lives is appended to that file.
+    """
+
+    def __init__(
+        self, data_dir: Path, settings: Mapping[str, object] | None = None, *, log: Path | None = None
+    ) -> None:
+        self.data_dir = data_dir
+        self._settings = {"listener.http_port": 0, **(settings or {})}
+        self._log = log
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.restarts = -1
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        self.restarts += 1
+        command = [sys.executable, "-m", "flymq", "server", "start", "--dev", f"--port={self.port}"]
+        flags = [f"--data-dir={self.data_dir}", *(f"--set={name}={value}" for name, value in self._settings.items())]
+        with contextlib.ExitStack() as stack:
+            stderr: int | IO[bytes] = subprocess.DEVNULL
+            if self._log is not None:
+                stderr = stack.enter_context(self._log.open("ab"))
+            self._process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True)
+        if not re.search(r":\d+", _first_line(self._process)):
+            kill(self._process)
+            raise BrokerDidNotStart(f"the broker did not start; it said:\n{self.log_text[-2_000:]}")
+
+    def kill(self) -> None:
+        kill(self._process)
+
+    def stop(self) -> int:
+        """Stop it in good order; return its exit code, or that of SIGKILL when it does not stop by itself."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        return self._process.returncode
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def log_text(self) -> str:
+        return "" if self._log is None or not self._log.exists() else self._log.read_text(errors="replace")
+
+    @property
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        return process.stdout.readline() if selector.select(START_TIMEOUT_S) else ""
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
