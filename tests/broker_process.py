@@ -50,9 +50,13 @@ class BrokerProcess:
             if self._log is not None:
                 stderr = stack.enter_context(self._log.open("ab"))
             self._process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True)
-        if not re.search(r":\d+", _first_line(self._process)):
+        line = _first_line(self._process)
+        if not re.search(r":\d+", line):
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may still be saying why
+                self._process.wait(10)
             kill(self._process)
-            raise BrokerDidNotStart(f"the broker did not start; it said:\n{self.log_text[-2_000:]}")
+            how = f"exit code {self._process.returncode}, stdout {line!r}"
+            raise BrokerDidNotStart(f"the broker did not start ({how}); it said:\n{self.log_text[-2_000:]}")
 
     def kill(self) -> None:
         kill(self._process)
