@@ -7,8 +7,8 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from tests.clients.kafka import kafkajs
 from tests.broker_process import BrokerProcess, kill
+from tests.clients.kafka import kafkajs
 from tests.clients.kafka.peers import PEERS, WAIT_S, Row
 
 COUNT = 300
