@@ -78,7 +78,6 @@ class Scene:
         violations = [*failures, *self.history.violations(committed, everything)]
         for reader in readers:
             violations += self.history.undelivered(reader.group, committed)
-        violations += [f"log: {line}" for line in self.broker.log_text.splitlines() if line.startswith("Traceback")]
         figures: dict[str, object] = {
             "written": len(self.history.writes),
             "acknowledged": self.history.acknowledged,
@@ -117,6 +116,8 @@ def crash(seed: int, folder: Path, *, kills: int, impatient: bool = False) -> Re
         code = broker.stop()
         if code != 0:
             report.violations.append(f"the broker ended with {code} after SIGTERM")
+        if "Traceback" in broker.log_text:
+            report.violations.append("the broker's log has a traceback")
         return report
     finally:
         if broker.is_running:
