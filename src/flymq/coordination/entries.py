@@ -292,5 +292,5 @@ def _read_entry(
         if not belongs(parsed):
             return Unreadable(offset, "the key belongs to another partition", key, value)
         return parsed, None if value is None else _VALUES[type(parsed)].decode(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Unreadable(offset, str(error), key, value)

@@ -54,6 +54,12 @@ def test_a_note_of_another_kind_is_not_taken_for_this_one(value: Any) -> None:
         assert parsed is None or msgspec.to_builtins(parsed) is not None
 
 
+def test_a_note_that_is_nested_without_end_is_none() -> None:
+    for content in (b'{"x":' + b"[" * 9_000, b"[" * 9_000):
+        line = b"%b %08x\n" % (content, crc32c(content))
+        assert all(parse_note(line * 2, kind) is None for kind in KINDS)
+
+
 @given(st.integers(0, 1 << 62), st.integers(0), st.integers(0, 7))
 def test_a_note_survives_any_one_flipped_bit(offset: int, at: int, bit: int) -> None:
     note = bytearray(encode_note(Checkpoint(offset, offset, 7)))

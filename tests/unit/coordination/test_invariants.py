@@ -176,6 +176,13 @@ def test_an_ending_transaction_without_a_valid_successor_is_unreadable(successor
     assert isinstance(found, Unreadable) and "successor" in found.reason
 
 
+@pytest.mark.parametrize("raw", [b"\x92\xa5\xff\xff\xff\xff\xff\xa1g", b"\x91" * 9_000], ids=["no UTF-8", "nested"])
+def test_an_entry_that_is_no_text_or_endlessly_nested_is_unreadable(raw: bytes) -> None:
+    key = msgspec.msgpack.encode(TransactionKey("pay"))
+    found = list(read_entries(encode_batch([(raw, None), (key, raw)]), TransactionTable.kinds))
+    assert [type(each) for each in found] == [Unreadable, Unreadable]
+
+
 def test_members_that_a_damaged_log_gave_the_same_partition_can_still_send_heartbeats() -> None:
     table = groups(epoch(1), member("a", FIRST), member("b", FIRST))
     table.check([member("a", FIRST, SECOND)])

@@ -103,7 +103,7 @@ def parse_manifest(content: bytes, name: str) -> Manifest:
         if version > FORMAT:
             raise ArchiveTooNew(f"{name} has format {version}; this version of FlyMQ supports up to {FORMAT}")
         manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.MsgspecError as fault:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise ArchiveDamaged(f"{name} is not a complete manifest: {fault}") from fault
     if manifest.crc32c != _checksum(manifest):
         raise ArchiveDamaged(f"{name} was modified: its checksum does not match")

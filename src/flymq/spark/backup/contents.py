@@ -75,7 +75,7 @@ def read_backup(root: Path) -> Backup:
         raise BackupNotFound(f"there is no complete backup in {root}") from None
     try:
         backup = msgspec.json.decode(content, type=Backup)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupDamaged(f"{path} cannot be read: {error}") from error
     if backup.format > FORMAT:
         raise BackupDamaged(

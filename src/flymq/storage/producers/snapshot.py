@@ -56,7 +56,7 @@ def parse_snapshot(raw: bytes) -> Snapshot | None:
         return None
     try:
         return msgspec.msgpack.decode(body, type=Snapshot)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

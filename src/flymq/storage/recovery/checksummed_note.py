@@ -32,7 +32,7 @@ def parse_note(raw: bytes, kind: type[Fact]) -> Fact | None:
         if checksum == b"%08x" % crc32c(body):
             try:
                 return msgspec.json.decode(body, type=kind)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 continue  # valid, but of another type
     return None
 

@@ -44,6 +44,12 @@ def test_a_manifest_that_was_cut_short_is_named(archive: Archive, keep: int) -> 
     assert str(path) in caught.value.message
 
 
+@pytest.mark.parametrize("content", [b'{"format": 1, "query": "\xff"}', b'{"format": 1, "x": ' + b"[" * 9_000])
+def test_a_manifest_that_is_no_text_or_endlessly_nested_is_refused(content: bytes) -> None:
+    with pytest.raises(ArchiveDamaged, match=r"x\.json"):
+        parse_manifest(content, "x.json")
+
+
 def test_a_manifest_that_was_altered_is_refused(archive: Archive) -> None:
     [manifest, _] = archive.manifests()
     text = encode_manifest(manifest).replace(b'"rows": 60', b'"rows": 61')

@@ -35,7 +35,7 @@ def to_bytes(raw: msgspec.Raw | msgspec.UnsetType, encoding: Encoding, field: st
         return text[1:-1]
     try:
         string = msgspec.json.decode(text, type=str)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise InvalidRequest(f"the {field} is not a string, but its encoding is {encoding.value!r}") from None
     return string_to_bytes(string, encoding, field)
 

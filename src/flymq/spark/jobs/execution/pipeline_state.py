@@ -107,7 +107,7 @@ class PipelineFolder:
         """Return the job of the pipeline."""
         try:
             job: Job = msgspec.json.decode(self._disk.read(self.path / _JOB), type=AnyJob)
-        except msgspec.MsgspecError as fault:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
             raise InvalidPipeline(
                 f"{self.path / _JOB} cannot be read: {fault}",
                 hint="It was modified, or written by a newer version of FlyMQ.",
