@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test quick coverage check bench peers report profile docs lock clean
+.PHONY: help run demo test quick coverage check fuzz bench peers report profile docs lock clean
 
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -48,6 +48,9 @@ check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/python -m flymq.spark.options_reference --check
 	$(BIN)/python tools/kafka_protocol_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
+
+fuzz: $(VENV)/.dev  ## Fuzz every parser for five minutes; ARGS="--minutes 30 --target kafka" for one of them
+	$(BIN)/python -m tests.campaigns.fuzz $(ARGS)
 
 bench: $(VENV)/.dev  ## Benchmark beside limits and peers; ARGS=--quick for a short run
 	$(BIN)/python -m benchmarks --json benchmarks/results/run.json $(ARGS)
