@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -306,3 +308,27 @@ def test_a_full_disk_does_not_keep_a_reader_from_an_index_that_must_be_built_aga
     log = reopen(disk, SMALL)
     disk.bytes_free = 0
     assert log.read(0, bytes_max=1) is not None
+
+
+PREPARES_NOTHING = """
+import sys
+from flymq.storage.producers.aborted_transactions import AbortedMark
+from flymq.storage.producers.producer_state import Producers
+from flymq.storage.producers.snapshot import encode_snapshot, parse_snapshot
+from flymq.storage.recovery.checkpoint import Checkpoint, CleanMarker, Compacted
+from flymq.storage.recovery.checksummed_note import encode_note, parse_note
+
+called = set()
+sys.setprofile(lambda frame, event, argument: called.add(frame.f_code.co_name))
+for fact in (Checkpoint(1, 2, 3), CleanMarker(1, 2, 3), Compacted(1, 2)):
+    assert parse_note(encode_note(fact), type(fact)) == fact
+assert parse_snapshot(encode_snapshot(Producers(), AbortedMark(3, 4))) is not None
+sys.setprofile(None)
+assert "parse_snapshot" in called
+assert "get_class_annotations" not in called, "msgspec prepares a struct on first use"
+"""
+
+
+def test_threads_that_open_logs_prepare_no_struct_on_first_use() -> None:
+    """Two threads that do so at the same moment crash the interpreter: it must have been done at import."""
+    subprocess.run([sys.executable, "-c", PREPARES_NOTHING], check=True)

@@ -31,6 +31,11 @@ class Snapshot(msgspec.Struct, array_like=True):
     aborted: AbortedMark
 
 
+# Made when this module is imported: logs are opened in several threads, and two that decode a struct for the first time
+# at the same moment crash the interpreter (msgspec 0.22 prepares it then, and gives up the lock meanwhile).
+_DECODER = msgspec.msgpack.Decoder(Snapshot)
+
+
 def snapshot_name(offset: int) -> str:
     return segment_name(offset, SUFFIX)
 
@@ -55,7 +60,7 @@ def parse_snapshot(raw: bytes) -> Snapshot | None:
     if magic != _MAGIC or checksum != crc32c(body):
         return None
     try:
-        return msgspec.msgpack.decode(body, type=Snapshot)
+        return _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

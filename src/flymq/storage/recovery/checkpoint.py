@@ -45,6 +45,10 @@ class Compacted(msgspec.Struct, frozen=True):
     """Before it a segment may end before the next one begins. After it such a gap means lost batches."""
 
 
+# Prepared here, by the thread that imports; see the decoder in producers/snapshot.py.
+_DECODERS = [msgspec.json.Decoder(kind) for kind in (Checkpoint, CleanMarker, Compacted)]
+
+
 def read_checkpoint(disk: Disk, directory: Path) -> Checkpoint:
     """Return the last checkpoint; offset 0 when none can be read."""
     return read_note(disk, directory / CHECKPOINT_NAME, Checkpoint) or Checkpoint()
