@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 from tests.simulation.world import BROKER, World, patiently
 
 from flymq.host.virtual_time import run
-from flymq.model.errors import FlyMQError
+from flymq.model.errors import FlyMQError, FsyncFailed
 from flymq.model.names import TopicPartition
+from flymq.storage.segments.segment import segment_name
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -48,6 +50,30 @@ def test_giving_up_one_partitions_batch_leaves_the_sequence_numbers_of_others_al
             assert sorted(set(values)) == sorted(values), f"something was written twice: {values}"
             assert {b"first", b"third"} <= set(values)
         assert b"second" in seen[TopicPartition("t", 1)] or not is_acknowledged
+        await world.close()
+
+    run(live())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sequence_numbers_of_a_batch_whose_fsync_failed_are_not_given_to_the_next_one(seed: int) -> None:
+    """It is in the log although its writer was told of an error: the next batch would be taken for its repetition."""
+
+    async def live() -> None:
+        world = World(seed)
+        await world.start()
+        client = world.client("writer", acks="all")
+        await patiently(client.admin.create_topic, "t", partitions=1, settings={"persistence": "fsync"})
+        producer = client.producer()
+        await producer.produce("t", b"first")
+        world.machine.disk.fail_next("sync", f"0/{segment_name(0, '.log')}", errno.EIO)
+        with pytest.raises(FsyncFailed):
+            await producer.produce("t", b"second")
+        world.machine.kill()  # a broker stops by itself after a failed fsync
+        await world.start_patiently()
+        await producer.produce("t", b"third")
+        assert (await world.read(client, "t"))[TopicPartition("t", 0)] == [b"first", b"second", b"third"]
+        world._errors.found.clear()  # the broker has said that an fsync failed
         await world.close()
 
     run(live())

@@ -26,9 +26,13 @@ from flymq.model.errors import (
     ClientClosed,
     ConnectionLost,
     FlyMQError,
+    InternalError,
     OutOfOrderSequence,
     RequestTimedOut,
+    StorageError,
+    UnknownBrokerError,
     UnknownProducer,
+    UnknownRetriableError,
 )
 from flymq.record.batch import encode_batch
 from flymq.wire.native.codec import error_of
@@ -40,7 +44,16 @@ Sending: TypeAlias = tuple[PartitionQueue, Batch]
 
 _SEQUENCE_SPAN = 1 << 31
 _ANONYMOUS = InitProducerAnswer(producer_id=-1, producer_epoch=-1)
-_AMBIGUOUS = (ConnectionLost, RequestTimedOut)
+_AMBIGUOUS = (
+    ConnectionLost,
+    RequestTimedOut,
+    BrokenFrame,
+    StorageError,  # as after a failed fsync: the batch is in the log, and perhaps on the disk
+    InternalError,
+    UnknownBrokerError,
+    UnknownRetriableError,
+)
+"""Errors after which the batch may have been written."""
 _NEEDS_NEW_IDENTITY = (OutOfOrderSequence, UnknownProducer)
 
 
