@@ -30,11 +30,17 @@ class BrokerProcess:
     """
 
     def __init__(
-        self, data_dir: Path, settings: Mapping[str, object] | None = None, *, log: Path | None = None
+        self,
+        data_dir: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        log: Path | None = None,
+        config_file: Path | None = None,
     ) -> None:
         self.data_dir = data_dir
         self._settings = {"listener.http_port": 0, **(settings or {})}
         self._log = log
+        self._config = [] if config_file is None else [f"--config={config_file}"]
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.restarts = -1
@@ -43,7 +49,7 @@ class BrokerProcess:
     def start(self) -> None:
         """Start it and wait until it listens."""
         self.restarts += 1
-        command = [sys.executable, "-m", "flymq", "server", "start", "--dev", f"--port={self.port}"]
+        command = [sys.executable, "-m", "flymq", "server", "start", "--dev", f"--port={self.port}", *self._config]
         flags = [f"--data-dir={self.data_dir}", *(f"--set={name}={value}" for name, value in self._settings.items())]
         with contextlib.ExitStack() as stack:
             stderr: int | IO[bytes] = subprocess.DEVNULL

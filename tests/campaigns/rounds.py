@@ -7,6 +7,7 @@ python -m tests.campaigns.crash --minutes 30
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import tempfile
 import time
@@ -91,7 +92,7 @@ def _explain(
     parser: argparse.ArgumentParser, given: argparse.Namespace, seed: int, folder: Path, report: Report
 ) -> None:
     own = [
-        f"--{name.replace('_', '-')} {value}"
+        f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
         for name, value in vars(given).items()
         if name not in ("rounds", "seed", "minutes", "folder") and value not in (None, parser.get_default(name))
     ]
