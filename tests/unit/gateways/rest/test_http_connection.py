@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 import struct
@@ -457,6 +458,44 @@ async def test_a_body_is_received_no_faster_than_it_is_taken() -> None:
             assert await client.answer() == (200, b"20000000")
             assert site.shared.budget.used == 0
             client.close()
+
+
+class GoneTransport:
+    """A transport whose client is gone, which nobody has noticed yet."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+    def write_eof(self) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+async def test_a_client_that_is_gone_when_its_request_is_refused_is_no_internal_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        for connection in made:
+            connection._transport = GoneTransport(connection._transport)  # type: ignore[assignment, arg-type]
+        await reply(send, b"too large", 413)
+
+    def make(app: ASGIApp, shared: SharedByConnections, tasks: Tasks) -> Callable[[], HttpConnection]:
+        create = http_connections(app, shared, tasks)
+
+        def remember() -> HttpConnection:
+            made.append(create())
+            return made[-1]
+
+        return remember
+
+    made: list[HttpConnection] = []
+    async with serving(refuse, make=make) as site:
+        client = await site.dial()
+        client.send(POST + b"Connection: close\r\nContent-Length: 20\r\n\r\n")
+        await until(lambda: bool(made) and site.listener.connections == 0)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_stream_waits_while_its_client_does_not_read() -> None:

@@ -289,7 +289,10 @@ class HttpConnection(Connection):
             super().close_when_sent()
         else:
             self._is_lingering = True
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:  # the client is gone, which nobody notices while its body is not read
+                self.abort()
 
 
 class _Exchange:
