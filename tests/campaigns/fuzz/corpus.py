@@ -108,6 +108,7 @@ def inputs() -> dict[str, list[bytes]]:
             encode_snapshot(Producers([PRODUCER]), AbortedMark(3, 4)),
             encode_snapshot(Producers([PRODUCER]), AbortedMark(3, 4))[8:],
         ],
+        "durable-end": [(7).to_bytes(8, "little")],
         "aborted-transactions": [b"".join(number.to_bytes(8) for number in (5, 0, 9, 10)) * 2],
         "entries": list(_entries()),
         "manifest": [encode_manifest(MANIFEST), b'{"format": 1}', msgspec.json.encode(BACKUP)],

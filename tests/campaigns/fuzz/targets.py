@@ -40,6 +40,7 @@ from flymq.storage.producers.producer_state import Producers
 from flymq.storage.producers.snapshot import parse_snapshot
 from flymq.storage.recovery.checkpoint import Checkpoint, CleanMarker, Compacted
 from flymq.storage.recovery.checksummed_note import parse_note
+from flymq.storage.recovery.durable_end import parse_durable_end
 from flymq.storage.segments.index import OffsetIndex, TimeIndex
 from flymq.wire.first_bytes import Speaks
 from flymq.wire.http.requests import RequestReader
@@ -245,6 +246,12 @@ def snapshot(data: bytes) -> None:
         assert parsed is None or Producers(parsed.producers).all() == parsed.producers
 
 
+def durable_end(data: bytes) -> None:
+    offset = data[:8].ljust(8, b"\0")
+    for raw in (data, b"FMQD" + crc32c(offset).to_bytes(4, "little") + offset + data[8:]):
+        assert 0 <= parse_durable_end(raw) < 1 << 63
+
+
 def aborted_transactions(data: bytes) -> None:
     entries = [data[at : at + 32] for at in range(0, len(data) - 31, 32)]
     for raw in (data, b"".join(entry + crc32c(entry).to_bytes(4) for entry in entries)):
@@ -311,6 +318,7 @@ TARGETS: dict[str, Target] = {
     "note": note,
     "index": index,
     "snapshot": snapshot,
+    "durable-end": durable_end,
     "aborted-transactions": aborted_transactions,
     "entries": entries,
     "manifest": manifest,
