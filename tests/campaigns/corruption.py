@@ -66,7 +66,7 @@ def _in_root(*names: str) -> Callable[[Path], list[Path]]:
 
 
 def _others_in_partition(data: Path) -> list[Path]:
-    known = {"checkpoint", "clean", "compacted", "leader-epochs"}
+    known = {"checkpoint", "clean", "compacted", "durable", "leader-epochs"}
     return [
         path for path in _in(VICTIM, "*")(data) if path.is_file() and not (path.name in known or _is_numbered(path))
     ]
@@ -92,6 +92,7 @@ KINDS: dict[str, Kind] = {
     "producer snapshot": _of_victim("*.producers"),
     "checkpoint": _of_victim("checkpoint"),
     "leader epochs": _of_victim("leader-epochs"),
+    "durable end": _of_victim("durable"),
     "clean marker": _of_victim("clean"),
     "other file of a partition": Kind(_others_in_partition, frozenset({TopicPartition(VICTIM, 0)})),
     "cut-off tail": _of_victim("*.cut-*"),
@@ -112,7 +113,7 @@ KINDS: dict[str, Kind] = {
     ),
 }
 ONLY_AFTER = {"clean marker": STOPPED, "catalog wal": KILLED, "catalog shm": KILLED}
-OPTIONAL = {"other file of a partition", "other file of the broker", "catalog wal", "catalog shm"}
+OPTIONAL = {"leader epochs", "other file of a partition", "other file of the broker", "catalog wal", "catalog shm"}
 """Kinds that this version of the broker may not have, or not always."""
 DIRECTORIES = {"partition directory", "topic directory"}
 
@@ -123,8 +124,6 @@ DIRECTORIES = {"partition directory", "topic directory"}
 def flip(path: Path, chance: Random) -> str:
     """Flip one bit."""
     data = bytearray(path.read_bytes())
-    if not data:
-        return truncate(path, chance)
     at, bit = chance.randrange(len(data)), chance.randrange(8)
     data[at] ^= 1 << bit
     path.write_bytes(data)
@@ -146,8 +145,8 @@ def zero(path: Path, chance: Random) -> str:
 def truncate(path: Path, chance: Random) -> str:
     """Cut the file off anywhere."""
     data = path.read_bytes()
-    size = chance.randrange(len(data)) if data else 0
-    path.write_bytes(data[:size] if data else b"\0")
+    size = chance.randrange(len(data))
+    path.write_bytes(data[:size])
     return f"{len(data)} bytes cut to {size}"
 
 
@@ -228,7 +227,7 @@ def corrupt(made: Template, seed: int, folder: Path, kind_name: str, damage: str
     chance, kind, data = Random(seed), KINDS[kind_name], folder / "data"
     made.copy(after, data)
     figures: dict[str, object] = {"kind": f"{kind_name:25}", "damage": damage, "after": after}
-    files = kind.find(data)
+    files = [path for path in kind.find(data) if damage == "remove" or path.stat().st_size]
     if not files:
         assert kind_name in OPTIONAL, f"there is no {kind_name}"
         return Report([], {**figures, "reports": "no such file"})
