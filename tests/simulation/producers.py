@@ -11,10 +11,12 @@ from tests.simulation.world import World, patiently
 
 from flymq.client.aio.transaction import AsyncTransaction
 from flymq.model.errors import (
+    BrokerUnavailable,
     FlyMQError,
     InvalidTransactionState,
     OutOfOrderSequence,
     ProducerFenced,
+    RequestTimedOut,
     TransactionAborted,
     UnknownProducer,
 )
@@ -27,6 +29,9 @@ MUST_BEGIN_ANEW = (
     InvalidTransactionState,
     OutOfOrderSequence,
     UnknownProducer,
+    # A producer that cannot even ask where to write gives up too.
+    BrokerUnavailable,
+    RequestTimedOut,
 )
 
 

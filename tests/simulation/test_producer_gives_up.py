@@ -6,7 +6,7 @@ import asyncio
 import errno
 
 import pytest
-from tests.simulation.world import BROKER, World, patiently
+from tests.simulation.world import BROKER, World
 
 from flymq.host.virtual_time import run
 from flymq.model.errors import FlyMQError, FsyncFailed
@@ -19,10 +19,10 @@ def test_giving_up_one_partitions_batch_leaves_the_sequence_numbers_of_others_al
     async def live() -> None:
         world = World(seed)
         await world.start()
+        await world.client("admin").create_topic("t", 2)
         client = world.client(
             "writer", retries=1, request_timeout_ms=400, retry_backoff_ms=1_000, retry_backoff_max_ms=1_000
         )
-        await patiently(client.admin.create_topic, "t", partitions=2)
         producer = client.producer()
         for partition in range(2):
             await producer.send("t", b"first", partition=partition)

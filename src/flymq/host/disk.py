@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from flymq.model.errors import (
     DirectoryLocked,
@@ -26,9 +26,6 @@ from flymq.model.errors import (
     StorageError,
     TooManyOpenFiles,
 )
-
-if TYPE_CHECKING:
-    from flymq.host.database import Database
 
 Buffer = bytes | bytearray | memoryview
 
@@ -120,8 +117,8 @@ class Disk(Protocol):
     def lock(self, path: Path) -> Lock:
         """Take the lock file at `path`, or raise DirectoryLocked."""
 
-    def open_database(self, path: Path) -> Database:
-        """Open the database at `path`, creating it if needed. Raises the errors of SQLite."""
+    def read_database(self, path: Path) -> bytes:
+        """Return the content of a SQLite database, with that of its write-ahead log. Raises the errors of SQLite."""
 
     def space(self, directory: Path) -> DiskSpace:
         """Return the disk usage."""
@@ -369,10 +366,10 @@ class SystemDisk:
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         return SystemLock(fd)
 
-    def open_database(self, path: Path) -> Database:
-        from flymq.host.database import SystemDatabase  # clients do not need SQLite
+    def read_database(self, path: Path) -> bytes:
+        from flymq.host.database import read_database  # clients do not need SQLite
 
-        return SystemDatabase(path)
+        return read_database(path)
 
     def space(self, directory: Path) -> DiskSpace:
         try:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from flymq.host.database import Database, SimulatedDatabase
 from flymq.host.disk import Buffer, DiskSpace, File, Lock, storage_error
 from flymq.model.errors import DirectoryLocked, FsyncFailed, StorageError
 
@@ -317,8 +316,8 @@ class SimulatedDisk:
         self._locked.add(path)
         return SimulatedLock(self._locked, path)
 
-    def open_database(self, path: Path) -> Database:
-        return SimulatedDatabase(self, path)
+    def read_database(self, path: Path) -> bytes:
+        return self.read(path)
 
     def space(self, directory: Path) -> DiskSpace:
         used = sum(len(inode.cache) for inode in self._files.values())

@@ -39,6 +39,7 @@ from flymq.coordination.transactions import TransactionLimits
 from flymq.host.entropy import new_id
 from flymq.host.host import Host
 from flymq.host.tasks import Tasks, Threads
+from flymq.metadata.images import IMAGE_NAME
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import FsyncFailed
 from flymq.server.config import Config, GroupsSettings
@@ -51,7 +52,7 @@ from flymq.storage.steady_clock import SteadyClock, read_last_time, run_clock
 logger = logging.getLogger(__name__)
 
 _CLOSE_WITHIN_S = 20.0
-METADATA_NAME = "metadata.db"
+_METADATA_THREADS = 2  # one writes an image while the other syncs the journal
 T = TypeVar("T", bound=Table)
 
 
@@ -120,7 +121,9 @@ def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, Sqlit
     directory = DataDirectory(disk, at.data_dir, headroom.gate_of)
     at.undo.callback(directory.close)
     headroom.open()
-    store = SqliteMetadataStore.open(disk, at.data_dir / METADATA_NAME)
+    threads = at.host.new_threads("metadata", _METADATA_THREADS)
+    at.undo.callback(threads.close)
+    store = SqliteMetadataStore.open(disk, at.data_dir / IMAGE_NAME, threads=threads, on_fatal=at.fsync_failed)
     at.undo.push_async_callback(store.close)
     return directory, store
 

@@ -12,7 +12,7 @@ from flymq.host.host import Host
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import DataDirectoryMissing
 from flymq.model.topic_config import TopicConfig
-from flymq.server.open_broker import METADATA_NAME
+from flymq.metadata.images import IMAGE_NAME
 from flymq.storage.data_directory import DataDirectory
 
 
@@ -27,11 +27,11 @@ class StoppedBroker:
 @asynccontextmanager
 async def stopped_broker(host: Host, data_dir: Path) -> AsyncIterator[StoppedBroker]:
     """Lock the data directory, so that no broker starts on it, and read its metadata."""
-    if not host.disk.exists(data_dir / METADATA_NAME):
+    if not host.disk.exists(data_dir / IMAGE_NAME):
         raise DataDirectoryMissing(f"{data_dir} is not the data directory of a broker")
     directory = DataDirectory(host.disk, data_dir)
     try:
-        store = SqliteMetadataStore.open(host.disk, data_dir / METADATA_NAME)
+        store = SqliteMetadataStore.open(host.disk, data_dir / IMAGE_NAME)
         try:
             image = Image(store, TopicConfig())
             await image.load()

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
-from flymq.metadata.sqlite import APPLICATION_ID, FORMAT_VERSION, SqliteMetadataStore
-from flymq.metadata.store import Get, Put, exists, is_absent
+from flymq.metadata.images import APPLICATION_ID, FORMAT_VERSION
+from flymq.metadata.journal import journal_path, list_journals
+from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.metadata.store import Get, Put, is_absent
 from flymq.model.errors import (
     CorruptMetadata,
-    DirectoryLocked,
     DiskFull,
-    DiskPermissionDenied,
+    FileVanished,
+    FsyncFailed,
     MetadataTooNew,
     RevisionCompacted,
 )
+
+T = TypeVar("T")
 
 # Counts in two keys at once, and says each number once it is written; dies when it is killed.
 COUNTING_BROKER = """
@@ -102,36 +111,73 @@ async def test_a_registration_made_after_reopening_has_a_new_epoch(tmp_path: Pat
     assert epochs[0] < epochs[1]
 
 
-async def test_a_txn_is_synced_to_a_write_ahead_log(tmp_path: Path) -> None:
-    store = SqliteMetadataStore.open(SystemDisk(), tmp_path / "metadata.db")
-    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL: an fsync for each commit"
+async def test_a_txn_returns_when_its_change_is_on_the_disk() -> None:
+    disk, path = SimulatedDisk(), Path("/data/metadata.db")
+    disk.make_directory(path.parent)
+    store = SqliteMetadataStore.open(disk, path)
+    for number in range(5):
+        before = disk.syncs
+        await store.txn(success=[Put("a", b"%d" % number)])
+        assert disk.syncs == before + 1
+    disk.cut_power()
+    found = await SqliteMetadataStore.open(disk, path).range("a")
+    assert [each.value for each in found.key_values] == [b"4"]
+
+
+async def test_txns_that_wait_at_the_same_time_share_an_fsync_and_keep_their_order() -> None:
+    disk, path = SimulatedDisk(), Path("/data/metadata.db")
+    disk.make_directory(path.parent)
+    store = SqliteMetadataStore.open(disk, path)
+    before = disk.syncs
+    results = await asyncio.gather(*(store.txn(success=[Put(f"k/{n}", b"")]) for n in range(50)))
+    assert disk.syncs - before == 1
+    assert [each.revision for each in results] == list(range(results[0].revision, results[0].revision + 50))
+
+
+async def test_watchers_see_a_change_when_it_is_on_the_disk() -> None:
+    disk, path = SimulatedDisk(), Path("/data/metadata.db")
+    disk.make_directory(path.parent)
+    threads = HeldThreads()
+    store = SqliteMetadataStore.open(disk, path, threads=threads)
+    batches = store.watch("", from_revision=2)
+    seen = asyncio.ensure_future(anext(batches))
+    change = asyncio.ensure_future(store.txn(success=[Put("a", b"")]))
+    await threads.held.wait()
+    assert not seen.done() and not change.done()
+    threads.release.set()
+    assert (await seen).revision == (await change).revision == 2
     await store.close()
 
 
-async def test_a_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> None:
-    store = SqliteMetadataStore.open(SystemDisk(), tmp_path / "metadata.db")
-    with pytest.raises(DirectoryLocked):
-        SqliteMetadataStore.open(SystemDisk(), tmp_path / "metadata.db")
-    assert (await store.txn([is_absent("a")], [Put("a", b"")])).succeeded
-    await store.close()
-    await SqliteMetadataStore.open(SystemDisk(), tmp_path / "metadata.db").close()
-
-
-async def test_a_full_disk_is_named_and_leaves_the_store_as_it_was(tmp_path: Path) -> None:
-    store = SqliteMetadataStore.open(SystemDisk(), tmp_path / "metadata.db")
-    before = await store.range("")
-    store._connection.execute("PRAGMA max_page_count = 10")  # the one way to fill a disk that needs no disk
-    with pytest.raises(DiskFull):
-        await store.txn(success=[Put("small", b""), Put("large", bytes(100_000))])
-    assert await store.range("") == before
-    assert (await store.txn(success=[Put("small", b"")])).revision == before.revision + 1
+async def test_a_change_is_made_even_if_its_caller_does_not_wait_for_it() -> None:
+    disk, path = SimulatedDisk(), Path("/data/metadata.db")
+    disk.make_directory(path.parent)
+    threads = HeldThreads()
+    store = SqliteMetadataStore.open(disk, path, threads=threads)
+    change = asyncio.ensure_future(store.txn(success=[Put("a", b"")]))
+    await threads.held.wait()
+    change.cancel()
+    threads.release.set()
+    assert (await anext(store.watch("", from_revision=2))).events[0].key == "a"
     await store.close()
 
 
-def test_a_file_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "metadata.db"
-    SqliteMetadataStore.open(SystemDisk(), path)._connection.close()
+async def test_a_failed_fsync_is_reported_once_and_nothing_is_changed_after_it() -> None:
+    disk, path = SimulatedDisk(), Path("/data/metadata.db")
+    disk.make_directory(path.parent)
+    fatal: list[FsyncFailed] = []
+    store = SqliteMetadataStore.open(disk, path, on_fatal=fatal.append)
+    disk.fail_next("sync", "changes", errno.EIO)
+    with pytest.raises(FsyncFailed):
+        await store.txn(success=[Put("a", b"")])
+    with pytest.raises(FsyncFailed):
+        await store.txn(success=[Put("b", b"")])
+    await store.close()
+    assert len(fatal) == 1
+
+
+async def test_a_file_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = await _without_journals(tmp_path)
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     database.close()
@@ -140,6 +186,28 @@ def test_a_file_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> N
         SqliteMetadataStore.open(SystemDisk(), path)
     assert "newer version" in caught.value.hint
     assert path.read_bytes() == before
+
+
+async def test_a_store_of_the_first_versions_is_read_with_its_write_ahead_log(tmp_path: Path) -> None:
+    path = await _without_journals(tmp_path)
+    running = sqlite3.connect(path, isolation_level=None)
+    running.execute("DELETE FROM latest WHERE rowid > 1")
+    running.execute("PRAGMA journal_mode = WAL")
+    running.execute("DELETE FROM entries WHERE key = ?", (b"p/7",))
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for name in ("metadata.db", "metadata.db-wal"):
+        shutil.copy(tmp_path / name, killed)
+    running.close()
+    path = killed / "metadata.db"
+    store = SqliteMetadataStore.open(SystemDisk(), path)
+    assert len((await store.range("p/")).key_values) == 99
+    result = await store.txn(success=[Put("a", b"")])
+    await store.close()
+    reopened = SqliteMetadataStore.open(SystemDisk(), path)
+    assert (await reopened.range("a")).key_values[0].mod_revision == result.revision
+    assert not reopened.recovered.problems
+    await reopened.close()
 
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -158,40 +226,8 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         SqliteMetadataStore.open(SystemDisk(), path)
 
 
-async def test_a_file_with_a_damaged_page_is_refused(tmp_path: Path) -> None:
-    path = await _filled(tmp_path)
-    content = bytearray(path.read_bytes())
-    content[-4096:-4000] = bytes(96)  # the head of a page of the tree
-    path.write_bytes(content)
-    with pytest.raises(CorruptMetadata):
-        SqliteMetadataStore.open(SystemDisk(), path)
-
-
-async def test_a_flipped_bit_in_a_value_is_detected_and_never_served(tmp_path: Path) -> None:
-    path = await _filled(tmp_path)
-    content = path.read_bytes()
-    assert content.count(b"leader of 77") == 1
-    path.write_bytes(content.replace(b"leader of 77", b"leader of 76"))
-    store = SqliteMetadataStore.open(SystemDisk(), path)
-    with pytest.raises(CorruptMetadata, match="p/77"):
-        await store.range("p/")
-    with pytest.raises(CorruptMetadata, match="p/77"):
-        await store.txn([exists("p/77")], [Put("p/77", b"")])
-    assert (await store.txn(success=[Get("p/78")])).found[0] is not None
-    await store.close()
-
-
-async def test_a_revision_that_went_back_is_detected(tmp_path: Path) -> None:
-    path = await _filled(tmp_path)
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE latest SET revision = 1")
-    database.close()
-    with pytest.raises(CorruptMetadata, match="revision 2, but the latest revision is 1"):
-        SqliteMetadataStore.open(SystemDisk(), path)
-
-
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DiskPermissionDenied, match=r"missing/metadata\.db"):
+    with pytest.raises(FileVanished, match="missing/metadata"):
         SqliteMetadataStore.open(SystemDisk(), tmp_path / "missing" / "metadata.db")
 
 
@@ -241,3 +277,26 @@ async def _filled(directory: Path) -> Path:
     await store.txn(success=[Put(f"p/{n}", b"leader of %d" % n + b" " * 200) for n in range(100)])
     await store.close()
     return path
+
+
+async def _without_journals(directory: Path) -> Path:
+    """Return a metadata file alone, as the first versions had it."""
+    path = await _filled(directory)
+    for journal in list_journals(SystemDisk(), directory):
+        journal_path(directory, journal).unlink()
+    return path
+
+
+class HeldThreads:
+    """Runs the work when it is released."""
+
+    def __init__(self) -> None:
+        self.held, self.release = asyncio.Event(), asyncio.Event()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        self.held.set()
+        await self.release.wait()
+        return work()
+
+    def close(self) -> None:
+        pass

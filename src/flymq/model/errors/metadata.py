@@ -52,7 +52,10 @@ class CorruptMetadata(MetadataError):
     """The metadata file is corrupt, or is not a FlyMQ metadata file."""
 
     code = "CORRUPT_METADATA"
-    hint = "Restore the file from a backup. It holds the topics' metadata; their records are in other files."
+    hint = (
+        "Restore metadata.* from a backup, or run `flymq repair catalog` while the broker is stopped: it restores what "
+        "can be read and adopts the topics that are in the data directory."
+    )
 
 
 class MetadataTooNew(MetadataError):
