@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.topic_notes import TopicNotes
 from flymq.cluster.catalog import Catalog, Overrides, PartitionState, TopicSpec
 from flymq.cluster.image import Image, Topic
 from flymq.host.entropy import Entropy, new_id
@@ -59,6 +60,7 @@ class Admin:
         image: Image,
         replicas: Replicas,
         catalog: Catalog,
+        notes: TopicNotes,
         entropy: Entropy,
         tasks: Tasks,
         headroom: Headroom,
@@ -67,6 +69,7 @@ class Admin:
         self._image = image
         self._replicas = replicas
         self._catalog = catalog
+        self._notes = notes
         self._entropy = entropy
         self._tasks = tasks
         self._headroom = headroom
@@ -147,6 +150,7 @@ class Admin:
             await self._delete(name, spec)  # a topic that cannot be opened was not created
             raise
         topic = self._image.get(name)
+        await self._notes.write(topic)
         level = logging.DEBUG if topic.is_internal else logging.INFO
         retention = topic.config.describe_retention()
         logger.log(level, "created the topic %s with %d partitions, %s", name, spec.partitions, retention)
@@ -177,6 +181,8 @@ class Admin:
             return
         spec = msgspec.structs.replace(topic.spec, settings=overrides)
         await self._image.until(await self._with_reserve(lambda: self._catalog.replace(name, topic.spec, spec)))
+        if (changed := self._image.find(name)) is not None:
+            await self._notes.write(changed)
         changes = ", ".join(f"{key}={'default' if value is None else value}" for key, value in settings.items())
         logger.info("changed the topic %s: %s", name, changes)
 
@@ -199,6 +205,8 @@ class Admin:
             # Partitions that cannot be opened were not added.
             await self._image.until(await self._catalog.replace(name, spec, old))
             raise
+        if (topic := self._image.find(name)) is not None:
+            await self._notes.write(topic)
         logger.info("increased the partitions of the topic %s from %d to %d", name, old.partitions, partitions)
 
     async def delete(self, name: str) -> None:

@@ -2,6 +2,7 @@
 
     t/<topic>                 TopicSpec: id, number of partitions, overrides of settings
     p/<topic id>/<partition>  PartitionState: leader, leader epoch, replicas, in-sync replicas
+    made/<topic id>           partitions whose files were created: if they are missing now, they are lost
     gone/<topic id>           name of a deleted topic whose files have not been removed yet
     pid/next                  the next producer id to allocate
     cluster                   id of the cluster, chosen at the first start
@@ -12,7 +13,7 @@ txn, and returns the revision at which it is visible, or raises. image.py reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from flymq.model.names import TopicPartition
 
 TOPIC_PREFIX = "t/"
 PARTITION_PREFIX = "p/"
+_MADE_PREFIX = "made/"
 
 Overrides = dict[str, str | int]
 """The settings that were given for a topic; all others have the broker's defaults."""
@@ -77,8 +79,11 @@ class Catalog:
     # --- topics
 
     async def create(self, topic: str, spec: TopicSpec, partitions: Sequence[PartitionState]) -> int:
-        await self._put_partitions(spec.topic_id, 0, partitions)
-        result = await self._store.txn([is_absent(_topic_key(topic))], [_put(_topic_key(topic), spec)])
+        puts = [_put(partition_key(spec.topic_id, number), state) for number, state in enumerate(partitions)]
+        if len(puts) >= TXN_OPS_MAX:
+            await self._put_partitions(spec.topic_id, 0, partitions)
+            puts = []
+        result = await self._store.txn([is_absent(_topic_key(topic))], [*puts, _put(_topic_key(topic), spec)])
         if not result.succeeded:
             await self._store.txn(success=[DeletePrefix(f"{PARTITION_PREFIX}{spec.topic_id}/")])
             raise TopicExists(f"the topic {topic!r} exists already")
@@ -105,12 +110,33 @@ class Catalog:
             [
                 Delete(_topic_key(topic)),
                 DeletePrefix(f"{PARTITION_PREFIX}{spec.topic_id}/"),
+                Delete(f"{_MADE_PREFIX}{spec.topic_id}"),
                 Put(f"gone/{spec.topic_id}", topic.encode()),
             ],
         )
         if not result.succeeded:
             raise _changed_meanwhile(topic)
         return result.revision
+
+    async def topics(self) -> dict[str, TopicSpec]:
+        """Return all topics, also those that cannot be served."""
+        snapshot = await self._store.range(TOPIC_PREFIX)
+        return {each.key.removeprefix(TOPIC_PREFIX): parse_topic(each.value) for each in snapshot.key_values}
+
+    async def mark_made(self, partitions: Mapping[UUID, Collection[int]]) -> None:
+        """Remember which partitions of topics have files."""
+        for some in _blocks(list(partitions.items())):
+            await self._store.txn(
+                success=[Put(f"{_MADE_PREFIX}{topic_id}", msgspec.json.encode(sorted(made))) for topic_id, made in some]
+            )
+
+    async def made(self) -> dict[UUID, Collection[int]]:
+        """Return the partitions that have files, by topic."""
+        snapshot = await self._store.range(_MADE_PREFIX)
+        return {
+            UUID(each.key.removeprefix(_MADE_PREFIX)): frozenset(msgspec.json.decode(each.value, type=list[int]))
+            for each in snapshot.key_values
+        }
 
     async def gone(self) -> dict[UUID, str]:
         """Return the deleted topics whose files may still exist."""
@@ -159,13 +185,13 @@ class Catalog:
         assert found is not None
         return found.value.decode()
 
-    async def take_producer_ids(self) -> range:
+    async def take_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
         """Allocate a block of producer ids. Ids are never reused."""
         while True:
             found = (await self._store.range("pid/next")).key_values
             start = int(found[0].value) if found else 0
             unchanged = modified_at("pid/next", found[0].mod_revision) if found else is_absent("pid/next")
-            end = start + PRODUCER_IDS_PER_BLOCK
+            end = start + count
             if (await self._store.txn([unchanged], [Put("pid/next", str(end).encode())])).succeeded:
                 return range(start, end)
 

@@ -105,14 +105,14 @@ class SqliteMetadataStore:
         history_bytes_max: int = 8 << 20,
         threads: Threads | None = None,
         on_fatal: Callable[[FsyncFailed], None] = lambda _: None,
-        accept_loss: bool = False,
+        recovered: Recovered | None = None,
     ) -> SqliteMetadataStore:
         """Open the store whose image is `path`, creating it if needed; raise an error if something of it is lost.
 
-        Its directory must exist, and be locked. What is damaged is kept aside.
+        Its directory must exist, and be locked. What is damaged is kept aside. `recovered` is what the caller has read.
         """
         directory = path.parent
-        recovered = recover(disk, directory, accept_loss=accept_loss)
+        recovered = recovered or recover(disk, directory)
         for problem in recovered.problems:
             logger.warning("metadata: %s", problem)
         for lost in recovered.lost:

@@ -30,6 +30,7 @@ from flymq.broker.service.service import Service
 from flymq.broker.service.slow_appends import SlowAppends
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions as TransactionService
+from flymq.broker.topic_notes import TopicNotes
 from flymq.cluster.catalog import Catalog
 from flymq.cluster.image import Image, TopicChange
 from flymq.coordination.group import GroupLimits
@@ -40,8 +41,10 @@ from flymq.host.entropy import new_id
 from flymq.host.host import Host
 from flymq.host.tasks import Tasks, Threads
 from flymq.metadata.images import IMAGE_NAME
+from flymq.metadata.recovery import recover
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import FsyncFailed
+from flymq.server.adoption import adopt_at_start, check_is_empty
 from flymq.server.config import Config, GroupsSettings
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
@@ -86,6 +89,8 @@ async def open_broker(at: Workplace) -> Broker:
     directory, store = _open_store(at, headroom)
     catalog = Catalog(store)
     await remove_deleted(catalog, directory, at.disk_threads)
+    await adopt_at_start(catalog, directory, at.config.broker.id)
+    directory.made = await catalog.made()
     image = Image(store, at.config.topics.defaults)
     await image.load()
     at.tasks.spawn("image", image.follow())
@@ -102,8 +107,10 @@ async def open_broker(at: Workplace) -> Broker:
     if new_epochs:
         await headroom.when_room(partial(_raise_leader_epochs, catalog, image, new_epochs))
     at.tasks.spawn("headroom", headroom.run())
+    notes = TopicNotes(directory, catalog, replicas, at.disk_threads)
+    await notes.write_all(image)
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
-    return await _coordinate(at, catalog, image, replicas, flusher, headroom, was_clean=was_clean)
+    return await _coordinate(at, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
 
 
 async def _close(at: Workplace, replicas: Replicas) -> None:
@@ -123,7 +130,12 @@ def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, Sqlit
     headroom.open()
     threads = at.host.new_threads("metadata", _METADATA_THREADS)
     at.undo.callback(threads.close)
-    store = SqliteMetadataStore.open(disk, at.data_dir / IMAGE_NAME, threads=threads, on_fatal=at.fsync_failed)
+    recovered = recover(disk, at.data_dir)
+    if recovered.is_new:
+        check_is_empty(directory)
+    store = SqliteMetadataStore.open(
+        disk, at.data_dir / IMAGE_NAME, threads=threads, on_fatal=at.fsync_failed, recovered=recovered
+    )
     at.undo.push_async_callback(store.close)
     return directory, store
 
@@ -131,6 +143,7 @@ def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, Sqlit
 async def _coordinate(
     at: Workplace,
     catalog: Catalog,
+    notes: TopicNotes,
     image: Image,
     replicas: Replicas,
     flusher: Flusher,
@@ -140,7 +153,7 @@ async def _coordinate(
 ) -> Broker:
     """Start the coordinators on their internal topics."""
     config, host = at.config, at.host
-    admin = Admin(image, replicas, catalog, host.entropy, at.tasks, headroom, _topic_defaults(config))
+    admin = Admin(image, replicas, catalog, notes, host.entropy, at.tasks, headroom, _topic_defaults(config))
     set_aside = SetAside(host.disk, at.data_dir)
     limits = group_limits(config.groups)
     offsets_log = await _state_log(at, admin, replicas, OFFSETS, lambda: GroupTable(limits), set_aside)

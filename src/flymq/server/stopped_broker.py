@@ -9,10 +9,10 @@ from pathlib import Path
 
 from flymq.cluster.image import Image
 from flymq.host.host import Host
+from flymq.metadata.images import IMAGE_NAME
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import DataDirectoryMissing
 from flymq.model.topic_config import TopicConfig
-from flymq.metadata.images import IMAGE_NAME
 from flymq.storage.data_directory import DataDirectory
 
 

@@ -117,8 +117,10 @@ async def test_who_waits_for_a_revision_goes_on_when_it_has_arrived_and_not_befo
         await followed.create("orders", FIRST)
         await followed.image.until(followed.image.revision)  # it is there already
         waiting = asyncio.ensure_future(followed.image.until(followed.image.revision + 2))
-        await followed.create("first", UUID(int=8))  # takes two revisions: its partitions, then the topic
-        assert "first" in followed.image
+        await followed.create("first", UUID(int=8))
+        assert not waiting.done()
+        await followed.create("second", UUID(int=9))
+        assert "second" in followed.image
         await waiting
 
 
@@ -131,7 +133,7 @@ async def test_a_revision_that_touches_no_topic_arrives_too() -> None:
 
 async def test_a_waiter_that_has_gone_does_not_keep_others_waiting() -> None:
     async with following() as followed:
-        wanted = followed.image.revision + 2
+        wanted = followed.image.revision + 1
         gone, stays = (asyncio.ensure_future(followed.image.until(wanted)) for _ in range(2))
         await asyncio.sleep(0)
         gone.cancel()

@@ -134,7 +134,9 @@ async def test_an_acknowledged_change_that_cannot_be_read_is_refused_unless_its_
         disk.flip_bit(journal, position)
     with pytest.raises(CorruptMetadata, match=f"cannot read the changes of the revisions 80 to {content.revision - 1}"):
         SqliteMetadataStore.open(disk, DATA / IMAGE_NAME)
-    store = SqliteMetadataStore.open(disk, DATA / IMAGE_NAME, accept_loss=True)
+    accepted = recover(disk, DATA, accept_loss=True)
+    assert accepted.lost == [f"the changes of the revisions 80 to {content.revision - 1}"]
+    store = SqliteMetadataStore.open(disk, DATA / IMAGE_NAME, recovered=accepted)
     result = await store.txn(success=[Put("after", b"")])
     assert result.revision == 80
     disk.end_process()  # killed

@@ -13,6 +13,7 @@ from flymq.cli.options import Noun, wants_json
 from flymq.cli.output import counted, note, show
 from flymq.host.host import system_host
 from flymq.model.names import TopicPartition
+from flymq.server.repair_catalog import CatalogRepair, repair_catalog
 from flymq.server.repair_internal_topics import repair_internal_topics
 from flymq.server.repair_logs import Finding, check_logs, readopt_logs, rebuild_logs, salvage_logs
 
@@ -180,3 +181,39 @@ def internal_topics(data_dir: Path, dry_run: bool) -> None:
         note(f"Would remove {counted(len(rows), 'record')} and keep {kept}. Run without --dry-run to do it.")
     else:
         note(f"Removed {counted(len(rows), 'record')}, kept {kept}. A copy is in {data_dir / 'set-aside'}.")
+
+
+@repair.command()
+@data_dir_option
+@click.option("--broker-id", type=int, default=0, metavar="N", help="Broker id of adopted topics.  [default: 0]")
+@click.option("--recreate-missing", is_flag=True, help="Let partitions whose files are gone start empty.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+def catalog(data_dir: Path, broker_id: int, recreate_missing: bool, dry_run: bool) -> None:
+    """Restore the metadata and adopt topics that it does not know.
+
+    For a broker that does not start because its metadata cannot be read (CORRUPT_METADATA) or is missing
+    (CATALOG_LOST). Whatever can be read is restored, from images and journals; topic folders that are unknown to it are
+    adopted, by their notes, else by their names and with default settings. Damaged files are kept as damaged-*.
+    """
+    found = asyncio.run(
+        repair_catalog(system_host(), data_dir, broker_id=broker_id, recreate_missing=recreate_missing, dry_run=dry_run)
+    )
+    rows = _catalog_rows(found, recreate_missing=recreate_missing)
+    if rows or wants_json():
+        show([{"what": what, "name": name} for what, name in rows], [("WHAT", "NAME"), *rows])
+    if not rows:
+        note("Nothing to repair: the metadata is whole and knows every topic.")
+    elif dry_run:
+        note("Nothing was changed. Run without --dry-run to do it.")
+    else:
+        note(f"Adopted {counted(len(found.adopted), 'topic')}.")
+
+
+def _catalog_rows(found: CatalogRepair, *, recreate_missing: bool) -> list[tuple[str, str]]:
+    rows = [("restored", problem) for problem in found.restored]
+    rows += [("lost", each) for each in found.lost]
+    for topic in found.adopted:
+        rows.append(("adopted, default settings" if topic.name in found.guessed else "adopted", topic.name))
+    rows += [("left alone", folder.name) for folder in found.left_alone]
+    rows += [("recreated empty" if recreate_missing else "files missing", str(name)) for name in found.missing]
+    return rows

@@ -48,6 +48,17 @@ class FileVanished(StorageError):
     hint = "Another program removed it. Put it back, or stop the broker and run `flymq repair check`."
 
 
+class PartitionMissing(StorageError):
+    """The files of a partition are gone."""
+
+    code = "PARTITION_MISSING"
+    retriable = False
+    hint = (
+        "Put its folder back or restore it from a backup, or delete the topic. To go on without its records, stop the "
+        "broker and run: flymq repair catalog --recreate-missing"
+    )
+
+
 class DirectoryLocked(StorageError):
     """Another process is using this data directory."""
 

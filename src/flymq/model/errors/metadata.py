@@ -58,6 +58,16 @@ class CorruptMetadata(MetadataError):
     )
 
 
+class CatalogLost(MetadataError):
+    """There are topics in the data directory, but no metadata."""
+
+    code = "CATALOG_LOST"
+    hint = (
+        "Restore metadata.* from a backup, or run `flymq repair catalog`, which adopts the topics. If the broker is to "
+        "start empty, give it another data directory."
+    )
+
+
 class MetadataTooNew(MetadataError):
     """The metadata file was written by a newer version of FlyMQ."""
 
