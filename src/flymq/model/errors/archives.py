@@ -26,6 +26,13 @@ class ArchiveDamaged(ArchiveError):
     hint = "Recover the file from a copy of the archive; other topics and earlier times can be restored without it."
 
 
+class ArchivePathOutside(ArchiveError):
+    """An archive or backup names a file outside its directory."""
+
+    code = "ARCHIVE_PATH_OUTSIDE"
+    hint = "Do not use it unless you know who wrote it: FlyMQ only writes relative paths below `data/`, and no links."
+
+
 class ArchiveTooNew(ArchiveError):
     """The archive was written by a newer version of FlyMQ."""
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from flymq.host.disk import ASIDE_SUFFIX, SystemDisk, replace_file
 from flymq.model.errors import ArchiveInUse, ArchiveNotFound, DirectoryLocked, StorageError
-from flymq.spark.archive.files import DATA
+from flymq.spark.archive.files import DATA, piece_path
+from flymq.spark.archive.inside import path_inside
 from flymq.spark.archive.manifest import SUFFIX, Manifest, encode_manifest, manifest_file, parse_manifest
 
 MANIFESTS = "manifests"
@@ -41,9 +42,12 @@ class Archive:
         return sorted(found, key=lambda manifest: (manifest.created_ms, manifest.query, manifest.batch))
 
     def manifest(self, name: str) -> Manifest:
-        """Return the manifest of this file name."""
-        path = self.root / MANIFESTS / name
-        return parse_manifest(self._disk.read(path), str(path))
+        """Return the manifest of this file name; raise an error if it names a file outside the archive."""
+        path = path_inside(self.root, f"{MANIFESTS}/{name}")
+        manifest = parse_manifest(self._disk.read(path), str(path))
+        for piece in manifest.pieces:
+            piece_path(self.root, piece)
+        return manifest
 
     def has_batch(self, query: str, batch: int) -> bool:
         """Whether this batch of this query is in the archive."""
@@ -59,7 +63,8 @@ class Archive:
         A batch that is rerun after a crash finds its manifest; the files of the rerun are removed later as orphans.
         """
         if not self.has_batch(manifest.query, manifest.batch):
-            replace_file(self._disk, self.root / MANIFESTS / manifest.file, encode_manifest(manifest))
+            path = path_inside(self.root, f"{MANIFESTS}/{manifest.file}")
+            replace_file(self._disk, path, encode_manifest(manifest))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -76,7 +81,8 @@ class Archive:
     def orphans(self) -> list[Path]:
         """Return the files that are in no manifest: leftovers of unfinished batches."""
         named = {self.root / piece.file for manifest in self.manifests() for piece in manifest.pieces if piece.file}
-        return sorted(path for path in (self.root / DATA).rglob("*.parquet") if path not in named)
+        # rglob follows no links within
+        return sorted(path for path in path_inside(self.root, DATA).rglob("*.parquet") if path not in named)
 
     def sweep(self) -> int:
         """Remove the orphans; return how many there were. Requires the lock: a batch may be in progress."""

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flymq.host.disk import SystemDisk
-from flymq.model.errors import ArchiveDamaged, ArchiveError
+from flymq.model.errors import ArchiveDamaged, ArchiveError, ArchivePathOutside
 from flymq.record.checksum import crc32c
 from flymq.spark.archive.columns import SCHEMA
+from flymq.spark.archive.inside import path_inside
 from flymq.spark.archive.manifest import Piece
 
 DATA = "data"
@@ -36,10 +37,17 @@ def piece_file(piece: Piece, attempt: str) -> str:
     return f"{DATA}/topic={piece.topic}/partition={piece.partition}/{span}-{attempt}.parquet"
 
 
+def piece_path(root: Path, piece: Piece) -> Path:
+    """Return where the file of a piece is, or raise `ArchivePathOutside`."""
+    if piece.file and not piece.file.startswith(f"{DATA}/"):
+        raise ArchivePathOutside(f"{root} names the file {piece.file!r}, which is not below {DATA}/")
+    return path_inside(root, piece.file)
+
+
 def write_piece(root: Path, piece: Piece, attempt: str, batches: Iterable[pa.RecordBatch]) -> Piece:
     """Write the records of a piece, durably, and return the piece with its row count, size and checksum."""
     relative = piece_file(piece, attempt)
-    path = root / relative
+    path = path_inside(root, relative)
     aside = path.with_name(ASIDE_PREFIX + path.name)
     disk = SystemDisk()
     disk.make_directory(path.parent)
@@ -148,7 +156,7 @@ def read_piece(root: Path, piece: Piece, columns: Sequence[str] | None = None) -
     check_presence(root, piece)
     rows = 0
     try:
-        with pq.ParquetFile(root / piece.file) as file:
+        with pq.ParquetFile(piece_path(root, piece)) as file:
             for batch in file.iter_batches(columns=None if columns is None else list(columns)):
                 rows += len(batch)
                 yield batch
@@ -160,7 +168,7 @@ def read_piece(root: Path, piece: Piece, columns: Sequence[str] | None = None) -
 
 def check_presence(root: Path, piece: Piece) -> None:
     """Raise an error if a piece's file is missing or has the wrong size."""
-    path = root / piece.file
+    path = piece_path(root, piece)
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -173,7 +181,7 @@ def check_presence(root: Path, piece: Piece) -> None:
 def check_bytes(root: Path, piece: Piece) -> None:
     """Read a piece's whole file and verify its checksum."""
     found = 0
-    path = root / piece.file
+    path = piece_path(root, piece)
     try:
         with path.open("rb") as file:
             while chunk := file.read(_READ_BYTES):

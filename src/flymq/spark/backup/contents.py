@@ -11,6 +11,7 @@ from msgspec import Struct
 from flymq.host.disk import SystemDisk, replace_file
 from flymq.model.errors import BackupDamaged, BackupNotFound, FileVanished
 from flymq.record.checksum import crc32c
+from flymq.spark.archive.inside import path_inside
 from flymq.spark.archive.manifest import GroupOffsets, Manifest, TopicState, by_partition
 
 FILE = "backup.json"
@@ -68,7 +69,7 @@ def write_backup(root: Path, backup: Backup) -> None:
 
 def read_backup(root: Path) -> Backup:
     """Return the contents of the backup in a directory, or raise BackupNotFound or BackupDamaged."""
-    path = root / FILE
+    path = path_inside(root, FILE)
     try:
         content = SystemDisk().read(path)
     except FileVanished:
