@@ -70,6 +70,7 @@ level = "debug"
 format = "{log_format}"
 [auth]
 required = true
+plain_without_tls = true
 [auth.users]
 {USER} = "{hash_password(RIGHT, salt=bytes(16))}"
 """

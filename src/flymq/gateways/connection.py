@@ -89,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         self._outbox = Outbox(transport)
         self.caller.address = (transport.get_extra_info("peername") or ("",))[0]
+        self.caller.is_encrypted = transport.get_extra_info("sslcontext") is not None
         self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
 
     def connection_lost(self, exc: Exception | None) -> None:

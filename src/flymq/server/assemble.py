@@ -93,6 +93,11 @@ class Server:
         self._undo.push_async_callback(self._tasks.close)
         self.monitor.start(self._tasks)
         tls = _tls_context(config.tls)
+        if config.auth.users and not config.tls.enabled and not config.auth.plain_without_tls:
+            logger.warning(
+                "no client can log in: passwords are accepted only inside TLS, and the broker has no certificate. "
+                "Set tls.cert_file and tls.key_file, or auth.plain_without_tls on a network that nobody can listen to"
+            )
         http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared, self._tasks))
         self._http_listener = self._listener_of([http], tls, config.limits.http_connections_max)
         await self._open_http()

@@ -233,6 +233,9 @@ class AuthSettings:
     """Authentication."""
 
     required: bool = _setting(False, "Reject clients that do not authenticate.")
+    plain_without_tls: bool = _setting(
+        False, "Accept passwords on connections without TLS, where anybody on the network can read them."
+    )
     users: Mapping[str, PasswordHash] = field(
         default_factory=dict,
         repr=False,

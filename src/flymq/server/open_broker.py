@@ -228,7 +228,7 @@ def _service(
         group_service,
         TransactionService(transactions, producer_ids, image, group_service, gate),
         members,
-        Access(at.disk_threads, config.auth.required, config.auth.users),
+        Access(at.disk_threads, config.auth.required, config.auth.users, config.auth.plain_without_tls),
         accounts,
     )
 

@@ -278,9 +278,12 @@ def test_a_length_over_the_limit_ends_the_connection_before_its_body_arrives(bro
 # --- login, quotas --------------------------------------------------------------------------------------------------
 
 
+WITH_LOGIN = {"auth.required": True, "auth.plain_without_tls": True}
+
+
 def test_a_broker_that_wants_a_login_serves_those_who_have_one():
     users = {"ada": str(hash_password("engine", salt=bytes(16)))}
-    with running_broker(settings={"auth.required": True, "auth.users": users}) as broker:
+    with running_broker(settings=WITH_LOGIN | {"auth.users": users}) as broker:
         base = {"bootstrap.servers": broker.address, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         errors = []
         login = {"sasl.username": "ada", "sasl.password": "engine"}
@@ -301,7 +304,7 @@ def test_a_broker_that_wants_a_login_serves_those_who_have_one():
 
 def test_an_older_client_logs_in_by_a_frame_that_is_no_request():
     users = {"ada": str(hash_password("engine", salt=bytes(16)))}
-    with running_broker(settings={"auth.required": True, "auth.users": users}) as broker:
+    with running_broker(settings=WITH_LOGIN | {"auth.users": users}) as broker:
         hello = handshake_v0.request.SaslHandshakeRequest(mechanism="PLAIN")
         with RawKafka(broker.port) as raw:
             raw.ask(hello, handshake_v0.response.SaslHandshakeResponse)

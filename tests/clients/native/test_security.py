@@ -96,7 +96,8 @@ def test_a_ready_made_context_is_used(files, authority):
 
 def test_logging_in():
     hashed = str(hash_password("wonderland", salt=bytes(16)))
-    with running_broker(settings={"auth.required": True, "auth.users": {"alice": hashed}}) as broker:
+    settings = {"auth.required": True, "auth.users": {"alice": hashed}, "auth.plain_without_tls": True}
+    with running_broker(settings=settings) as broker:
         with FlyMQClient(broker.address, username="alice", password="wonderland") as client:
             assert client.list_topics() == []
         assert isinstance(refused(broker.address, username="alice", password="wrong"), AuthenticationFailed)

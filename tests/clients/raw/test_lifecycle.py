@@ -268,7 +268,7 @@ def test_plaintext_is_refused_on_every_port_where_tls_is_required(tmp_path, auth
 def test_nothing_is_served_before_the_login_where_one_is_required(tmp_path):
     config = tmp_path / "flymq.toml"
     hashed = hash_password("secret", salt=b"0123456789abcdef")
-    config.write_text(f'[auth]\nrequired = true\n[auth.users]\nada = "{hashed}"\n')
+    config.write_text(f'[auth]\nrequired = true\nplain_without_tls = true\n[auth.users]\nada = "{hashed}"\n')
     with running_broker(config_file=config) as broker:
         client = RawClient(broker.port)
         assert client.ask(Hello()).authentication == ["PLAIN"]

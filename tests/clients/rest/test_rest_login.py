@@ -14,7 +14,7 @@ from flymq.testing import running_broker
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     hashed = hash_password("correct horse", salt=bytes(SALT_BYTES))
     config: Path = tmp_path_factory.mktemp("config") / "flymq.toml"
-    config.write_text(f'[auth]\nrequired = true\n[auth.users]\nalice = "{hashed}"\n')
+    config.write_text(f'[auth]\nrequired = true\nplain_without_tls = true\n[auth.users]\nalice = "{hashed}"\n')
     with (
         running_broker(config_file=config) as broker,
         httpx.Client(base_url=f"http://127.0.0.1:{broker.port}", timeout=20) as client,

@@ -10,7 +10,7 @@ import pytest
 
 from flymq.broker.access.login import PLAIN, Access, plain_message
 from flymq.broker.access.passwords import hash_password
-from flymq.model.errors import AuthenticationFailed
+from flymq.model.errors import AuthenticationFailed, PlaintextLogin
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ async def test_a_name_that_nobody_has_costs_as_much_as_a_wrong_password_and_is_n
     threads = CountingThreads()
     access = Access(threads, is_required=True, users={"ada": hash_password("correct horse", salt=bytes(16))})
     with caplog.at_level(logging.DEBUG, "flymq"):
-        login = access.begin(PLAIN, "10.0.0.7")
+        login = access.begin(PLAIN, "10.0.0.7", is_encrypted=True)
         if expected:
             assert (await login.step(plain_message(username, password))).principal == username
         else:
@@ -65,15 +65,31 @@ async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() 
 async def test_a_plain_login_that_is_no_name_and_password_is_nobody(message: bytes) -> None:
     access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("", salt=bytes(16))})
     with pytest.raises(AuthenticationFailed):
-        await access.begin(PLAIN, "10.0.0.7").step(message)
+        await access.begin(PLAIN, "10.0.0.7", is_encrypted=True).step(message)
 
 
 @pytest.mark.parametrize(("authorization", "is_let_in"), [(b"", True), (b"ada", True), (b"admin", False)])
 async def test_a_user_logs_in_as_itself_and_nobody_else(authorization: bytes, is_let_in: bool) -> None:
     access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("pw", salt=bytes(16))})
-    login = access.begin(PLAIN, "10.0.0.7")
+    login = access.begin(PLAIN, "10.0.0.7", is_encrypted=True)
     if is_let_in:
         assert (await login.step(authorization + b"\0ada\0pw")).principal == "ada"
     else:
         with pytest.raises(AuthenticationFailed, match="somebody else"):
             await login.step(authorization + b"\0ada\0pw")
+
+
+@pytest.mark.parametrize("password", ["pw", "wrong"])
+async def test_a_password_without_tls_is_refused_before_it_is_checked_unless_that_is_allowed(
+    caplog: pytest.LogCaptureFixture, password: str
+) -> None:
+    threads = CountingThreads()
+    users = {"ada": hash_password("pw", salt=bytes(16))}
+    access = Access(threads, is_required=True, users=users)
+    with pytest.raises(PlaintextLogin, match=r"auth\.plain_without_tls") as refused:
+        await access.begin(PLAIN, "10.0.0.7").step(plain_message("ada", password))
+    assert "TLS" in refused.value.hint
+    assert threads.works == 0
+    assert caplog.messages == ["login from 10.0.0.7 refused: the connection has no TLS"]
+    lenient = Access(threads, is_required=True, users=users, plain_without_tls=True)
+    assert (await lenient.begin(PLAIN, "10.0.0.7").step(plain_message("ada", "pw"))).principal == "ada"

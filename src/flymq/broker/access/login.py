@@ -15,7 +15,7 @@ from typing import Protocol
 
 from flymq.broker.access.passwords import SALT_BYTES, PasswordHash
 from flymq.host.tasks import Threads
-from flymq.model.errors import AuthenticationFailed
+from flymq.model.errors import AuthenticationFailed, PlaintextLogin
 
 logger = logging.getLogger(__name__)
 
@@ -50,17 +50,27 @@ class Access:
     """Where passwords are checked, which is slow on purpose."""
     is_required: bool = False
     users: Mapping[str, PasswordHash] = field(default_factory=dict)
+    plain_without_tls: bool = False
+    """Whether a password may be sent on a connection that is not encrypted."""
 
     @property
     def mechanisms(self) -> list[str]:
         """The supported mechanisms."""
         return [PLAIN]
 
-    def begin(self, mechanism: str, host: str) -> Login:
-        """Start a login from this host."""
+    def begin(self, mechanism: str, host: str, *, is_encrypted: bool = False) -> Login:
+        """Start a login from this host. On a connection without TLS its first step is refused, if so configured."""
         if mechanism != PLAIN:
             raise AuthenticationFailed(f"the mechanism {mechanism!r} is not supported", hint=f"Use {PLAIN}.")
-        return PlainLogin(self, host)
+        return PlainLogin(self, host, is_encrypted)
+
+    def check_encrypted(self, host: str, *, is_encrypted: bool) -> None:
+        """Raise `PlaintextLogin` if a password must not be sent here, before it is looked at."""
+        if not is_encrypted and not self.plain_without_tls:
+            logger.warning("login from %s refused: the connection has no TLS", host)
+            raise PlaintextLogin(
+                "the broker accepts passwords only inside TLS, and this connection has none (auth.plain_without_tls)"
+            )
 
     async def check(self, username: str, password: str, host: str) -> None:
         """Raise an error unless this is the user's password. A failure is logged, so that guessing can be detected."""
@@ -81,8 +91,10 @@ class PlainLogin:
 
     access: Access
     host: str
+    is_encrypted: bool = False
 
     async def step(self, message: bytes) -> LoginStep:
+        self.access.check_encrypted(self.host, is_encrypted=self.is_encrypted)
         parts = message.decode(errors="replace").split("\0")
         authorization, username, password = parts if len(parts) == 3 else ("", "", "")
         await self.access.check(username, password, self.host)

@@ -18,6 +18,8 @@ class Caller:
     """The authenticated user; empty: anonymous."""
     connection: int = 0
     """The number of its connection: they are numbered in the order in which they were accepted."""
+    is_encrypted: bool = False
+    """Whether the connection has TLS."""
 
     @property
     def quota_name(self) -> str:

@@ -17,7 +17,8 @@ def handshake(connection: KafkaConnection, request: SaslHandshakeRequest, versio
     access = connection.service.access
     if request.mechanism not in access.mechanisms:
         return SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, access.mechanisms)
-    connection.login = access.begin(request.mechanism, connection.caller.address)
+    caller = connection.caller
+    connection.login = access.begin(request.mechanism, caller.address, is_encrypted=caller.is_encrypted)
     if version == 0:
         connection.takes_token = log_in
     return SaslHandshakeResponse(ErrorCode.NONE, access.mechanisms)

@@ -24,7 +24,8 @@ def hello(connection: NativeConnection, request: wire.Hello) -> wire.HelloAnswer
 
 
 async def authenticate(connection: NativeConnection, request: wire.Authenticate) -> wire.AuthenticateAnswer:
-    login = connection.service.access.begin(request.mechanism, connection.caller.address)
+    caller = connection.caller
+    login = connection.service.access.begin(request.mechanism, caller.address, is_encrypted=caller.is_encrypted)
     step = await login.step(plain_message(request.username, request.password))
     if step.principal is None:
         raise AuthenticationFailed(f"the mechanism {request.mechanism!r} requires more than a name and a password")

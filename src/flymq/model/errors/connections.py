@@ -19,6 +19,16 @@ class AuthenticationFailed(FlyMQError):
     hint = "Check the credentials; the broker's log names the user and the address."
 
 
+class PlaintextLogin(AuthenticationFailed):
+    """Passwords are accepted only inside TLS."""
+
+    code = "PLAINTEXT_LOGIN"
+    hint = (
+        "Connect with TLS. On a network that nobody can listen to, the broker can accept passwords without it: "
+        "auth.plain_without_tls = true"
+    )
+
+
 class BrokerUnavailable(FlyMQError):
     """No broker could be reached."""
 

@@ -33,12 +33,15 @@ class Login:
         """Return the name of the user, or raise an error; empty if authentication is not required."""
         if not access.is_required:
             return ""
+        host, is_encrypted = request.client.host if request.client else "", request.scope["scheme"] == "https"
+        # Before a browser asks its user for a password.
+        access.check_encrypted(host, is_encrypted=is_encrypted)
         username, password = _parse_basic(request.headers.get("authorization"))
         digest = hmac.digest(self._secret, f"{username}\0{password}".encode(), "sha256")
         now_s = self._clock.monotonic_s()
         if self._until_s.get(digest, 0.0) > now_s:
             return username
-        login = access.begin(PLAIN, request.client.host if request.client else "")
+        login = access.begin(PLAIN, host, is_encrypted=is_encrypted)
         await login.step(plain_message(username, password))
         self._until_s[digest] = now_s + _REMEMBERED_S
         self._until_s.move_to_end(digest)

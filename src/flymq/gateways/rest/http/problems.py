@@ -72,6 +72,7 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.UnstableOffsets: 409,
     errors.Unauthenticated: 401,
     errors.AuthenticationFailed: 401,
+    errors.PlaintextLogin: 403,
 }
 
 
