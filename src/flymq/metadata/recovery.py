@@ -63,7 +63,8 @@ class _Journals:
 def recover(disk: Disk, directory: Path, *, accept_loss: bool = False) -> Recovered:
     """Read the files of the store; raise `CorruptMetadata` if something in them is lost, unless that is accepted."""
     journals = _read_journals(disk, directory)
-    recovered = Recovered(sqlite3.connect(":memory:"), 0, problems=journals.problems)
+    fresh = new_image()
+    recovered = Recovered(fresh.connection, fresh.revision, problems=journals.problems)
     images = _read_images(disk, directory, journals, recovered)
     if not images:
         return _without_image(directory, journals, recovered, accept_loss=accept_loss)
@@ -138,8 +139,6 @@ def _without_image(directory: Path, journals: _Journals, recovered: Recovered, *
             raise CorruptMetadata("; ".join(recovered.problems) or "every image of the metadata is missing")
     recovered.damaged += (journal_path(directory, name) for name in journals.names)
     recovered.is_new = True
-    fresh = new_image()
-    recovered.connection, recovered.revision = fresh.connection, fresh.revision
     return recovered
 
 

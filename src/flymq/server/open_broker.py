@@ -86,7 +86,7 @@ async def open_broker(at: Workplace) -> Broker:
     headroom = Headroom(
         at.host.disk, at.data_dir, at.host.clock, at.disk_threads, reserve_bytes=at.config.storage.reserve_bytes
     )
-    directory, store = _open_store(at, headroom)
+    directory, store = await _open_store(at, headroom)
     catalog = Catalog(store)
     await remove_deleted(catalog, directory, at.disk_threads)
     await adopt_at_start(catalog, directory, at.config.broker.id)
@@ -121,7 +121,7 @@ async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEp
     await image.until(await catalog.raise_leader_epochs(new_epochs))
 
 
-def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, SqliteMetadataStore]:
+async def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, SqliteMetadataStore]:
     """Lock the data directory and open the metadata in it."""
     disk = at.host.disk
     disk.make_directory(at.data_dir)
@@ -130,12 +130,15 @@ def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, Sqlit
     headroom.open()
     threads = at.host.new_threads("metadata", _METADATA_THREADS)
     at.undo.callback(threads.close)
-    recovered = recover(disk, at.data_dir)
-    if recovered.is_new:
-        check_is_empty(directory)
-    store = SqliteMetadataStore.open(
-        disk, at.data_dir / IMAGE_NAME, threads=threads, on_fatal=at.fsync_failed, recovered=recovered
-    )
+
+    def open_store() -> SqliteMetadataStore:
+        recovered = recover(disk, at.data_dir)
+        if recovered.is_new:
+            check_is_empty(directory)
+        path = at.data_dir / IMAGE_NAME
+        return SqliteMetadataStore.open(disk, path, threads=threads, on_fatal=at.fsync_failed, recovered=recovered)
+
+    store = await threads.run(open_store)
     at.undo.push_async_callback(store.close)
     return directory, store
 

@@ -80,6 +80,7 @@ class DataDirectory:
         millisecond for each megabyte: that must not happen on the event loop.
         """
         folder = self._folder(topic, topic_id)
+        self.made.pop(topic_id, None)
 
         def remove() -> None:
             for log in opened:

@@ -24,8 +24,8 @@ class PlaintextLogin(AuthenticationFailed):
 
     code = "PLAINTEXT_LOGIN"
     hint = (
-        "Connect with TLS. On a network that nobody can listen to, the broker can accept passwords without it: "
-        "auth.plain_without_tls = true"
+        "Connect with TLS. On a network that nobody can listen to, set `auth.plain_without_tls` of the broker to "
+        "accept passwords without it."
     )
 
 

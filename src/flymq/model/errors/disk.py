@@ -55,7 +55,7 @@ class PartitionMissing(StorageError):
     retriable = False
     hint = (
         "Put its folder back or restore it from a backup, or delete the topic. To go on without its records, stop the "
-        "broker and run: flymq repair catalog --recreate-missing"
+        "broker and run `flymq repair catalog --recreate-missing`."
     )
 
 
