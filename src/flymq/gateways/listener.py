@@ -22,11 +22,16 @@ from functools import partial
 from flymq.gateways.connection import Connection, SharedByConnections
 from flymq.host.network import Accepted, Network, OpenPort
 from flymq.host.tasks import Tasks
+from flymq.host.time_slices import TimeSlice
 from flymq.wire.first_bytes import Speaks
 
 logger = logging.getLogger(__name__)
 
 _ABORT_WITHIN_S = 1.0
+
+
+FIRST_BYTES_TIMEOUT_S = 10.0
+"""The time for a TLS handshake, and then for the first bytes, by which the protocol is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class ListenerLimits:
     connections_max: int = 10_000
     connections_per_ip_max: int = 0
     idle_timeout_s: float = 600.0
-    first_bytes_timeout_s: float = 10.0
+    first_bytes_timeout_s: float = FIRST_BYTES_TIMEOUT_S
     needs_tls: bool = False
     """Whether a connection without TLS is refused."""
 
@@ -100,7 +105,7 @@ class Listener:
     async def open(self, host: str, port: int, backlog: int) -> int:
         """Listen on all addresses of `host`; return the port, which the system chooses if 0 is given."""
         self._port = await self._network.listen(host, port, backlog, self._accept)
-        self._tasks.spawn("idle connections", self._close_idle())
+        self._tasks.spawn("deadlines of connections", self._expire())
         return self._port.port
 
     def stop_accepting(self) -> None:
@@ -208,19 +213,21 @@ class Listener:
         connection.on_closed = closed
         return connection
 
-    async def _close_idle(self) -> None:
-        """Close idle connections."""
-        timeout_s = self._limits.idle_timeout_s
-        while timeout_s:
-            await asyncio.sleep(min(timeout_s, 30.0))
-            silent_since_s = self._shared.clock.monotonic_s() - timeout_s
+    async def _expire(self) -> None:
+        """Close connections whose deadline has passed: see `Connection.expire`."""
+        limits, idle_timeout_s = self._shared.limits, self._limits.idle_timeout_s
+        timeouts_s = (limits.request_timeout_s, limits.login_timeout_s, idle_timeout_s or 1.0)
+        interval_s = min(1.0, min(timeouts_s) / 2)
+        while True:
+            await asyncio.sleep(interval_s)
+            now_s, turn = self._shared.clock.monotonic_s(), TimeSlice()
             for connection in list(self._connections):
-                if connection.last_active_s < silent_since_s and not connection.inflight:
-                    try:
-                        connection.close_when_sent()
-                    except Exception:
-                        logger.exception("an idle connection cannot be closed")
-                        connection.abort()
+                try:
+                    connection.expire(now_s, idle_timeout_s)
+                except Exception:
+                    logger.exception("an expired connection cannot be closed")
+                    connection.abort()
+                await turn.yield_if_over()
 
 
 class _FirstBytes(asyncio.Protocol):

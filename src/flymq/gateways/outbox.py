@@ -64,13 +64,18 @@ class Outbox:
             len(item) for item in self._queue if isinstance(item, _BUFFERS)
         )
 
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Differs from its last value if something was sent or added."""
+        return len(self._queue), self._position, self._transport.get_write_buffer_size()
+
     def send(self, pieces: Sequence[Buffer | Slice]) -> None:
-        """Add pieces to the end of the queue."""
+        """Add pieces to the end of the queue. What cannot be sent now is not read from its file."""
         small: list[Buffer] = []
         for piece in pieces:
             if isinstance(piece, _BUFFERS):
                 small.append(piece)
-            elif piece.in_memory or piece.length < SLICE_BYTES_MIN:
+            elif piece.in_memory or (piece.length < SLICE_BYTES_MIN and self.is_empty):
                 small.append(piece.read())
             else:
                 self._queue.append(b"".join(small))

@@ -21,7 +21,7 @@ from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.handlers import HANDLERS as KAFKA_HANDLERS
-from flymq.gateways.listener import Gateway, Listener, ListenerLimits
+from flymq.gateways.listener import FIRST_BYTES_TIMEOUT_S, Gateway, Listener, ListenerLimits
 from flymq.gateways.native.connection import NativeConnection, speaks_native
 from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
 from flymq.gateways.rest.http.app import Rest, RestSettings, build_app
@@ -199,7 +199,12 @@ def _shared(config: Config, clock: Clock, accounts: Accounts) -> SharedByConnect
     return SharedByConnections(
         clock,
         BufferBudget(limits.buffer_bytes_max),
-        ConnectionLimits(limits.requests_inflight_per_connection_max, limits.request_bytes_max),
+        ConnectionLimits(
+            limits.requests_inflight_per_connection_max,
+            limits.request_bytes_max,
+            login_timeout_s=config.auth.login_timeout_ms / 1000,
+            request_timeout_s=limits.request_timeout_ms / 1000,
+        ),
         accounts.requests,
     )
 
@@ -221,6 +226,7 @@ def _limits(config: Config, connections_max: int) -> ListenerLimits:
         connections_max,
         limits.connections_per_ip_max,
         limits.idle_connection_timeout_ms / 1000,
+        min(FIRST_BYTES_TIMEOUT_S, limits.request_timeout_ms / 1000),
         needs_tls=config.tls.refuses_plaintext,
     )
 

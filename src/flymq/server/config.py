@@ -150,15 +150,28 @@ class LimitsSettings:
         low=1,
     )
     request_bytes_max: int = _setting(64 << 20, "Maximum size of a request.", low=1 << 10, high=_INT32_MAX)
+    request_timeout_ms: int = _setting(
+        30_000,
+        "Time in which a request must arrive once its first byte has. A larger one may take longer, as long as each "
+        "such interval brings 256 KiB of it and nobody waits for memory.",
+        low=1,
+    )
     buffer_bytes_max: int = _setting(
-        256 << 20, "Maximum memory for the requests and responses of all connections.", low=1 << 20
+        256 << 20,
+        "Maximum memory for the requests and responses of all connections. A large request is received once its "
+        "memory is reserved; one client gets at most a third of it.",
+        low=1 << 20,
     )
     topic_partitions_max: int = _setting(1_000, "Maximum number of partitions per topic.", low=1)
     fetch_wait_ms_max: int = _setting(60_000, "Upper limit of the time that a fetch request can wait for data.")
     fetch_bytes_max: int = _setting(
         50 << 20, "Upper limit of the size of a fetch response.", low=1 << 10, high=_INT32_MAX
     )
-    idle_connection_timeout_ms: int = _setting(600_000, "Idle time after which a connection is closed; 0: never.")
+    idle_connection_timeout_ms: int = _setting(
+        600_000,
+        "Idle time after which a connection is closed; also the time after which a client that reads none of its "
+        "responses is disconnected. 0: never.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +248,12 @@ class AuthSettings:
     required: bool = _setting(False, "Reject clients that do not authenticate.")
     plain_without_tls: bool = _setting(
         False, "Accept passwords on connections without TLS, where anybody on the network can read them."
+    )
+    login_timeout_ms: int = _setting(
+        10_000,
+        "Time in which a client must log in after it has connected, if `auth.required` is set. Until then its requests "
+        "are limited to 16 KiB.",
+        low=1,
     )
     users: Mapping[str, PasswordHash] = field(
         default_factory=dict,

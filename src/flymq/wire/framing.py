@@ -16,7 +16,7 @@ A protocol defines the size of its header, its body length (`body_length`), and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
 
 FrameT = TypeVar("FrameT")
@@ -31,7 +31,7 @@ class StreamCutter(Generic[FrameT]):
     unknown, so the connection must be closed.
     """
 
-    __slots__ = ("_body", "_head", "_header_size", "_need", "_scratch", "_used")
+    __slots__ = ("_begun", "_body", "_head", "_header_size", "_need", "_scratch", "_used")
 
     def __init__(self, scratch: bytearray | None, header_size: int) -> None:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
@@ -41,6 +41,7 @@ class StreamCutter(Generic[FrameT]):
         self._body: memoryview | None = None  # the buffer of an incomplete large frame
         self._used = 0  # received bytes of it
         self._need = 0  # its total size, including the header
+        self._begun = 0  # number of frames that were incomplete at the end of a read
 
     # --- defined by each protocol
 
@@ -67,13 +68,23 @@ class StreamCutter(Generic[FrameT]):
         self._scratch[: len(head)] = head
         return self._scratch[len(head) :]
 
-    def buffer_updated(self, count: int) -> Iterator[FrameT]:
-        """Process the `count` bytes just received and yield the frames they complete. Iterate to the end."""
+    def buffer_updated(self, count: int) -> Generator[FrameT]:
+        """Process the `count` bytes just received and yield the frames they complete.
+
+        Iterate to the end, or close the iterator: then the frames behind the last one are kept for `resume`.
+        """
         if self._body is not None:
             return self._continue_body(count)
         end = len(self._head) + count
+        if not self._head:
+            self._begun += 1
         self._head = b""
         return self._cut(end)
+
+    def resume(self) -> Generator[FrameT]:
+        """Yield the frames that were kept."""
+        self.get_buffer()
+        return self.buffer_updated(0)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[FrameT]:
         """Process bytes that were received elsewhere and yield the frames they complete. Iterate to the end."""
@@ -90,28 +101,46 @@ class StreamCutter(Generic[FrameT]):
         return memoryview(bytes(view)) if view.obj is self._scratch.obj else view
 
     @property
-    def held_bytes(self) -> int:
-        """Memory used by an incomplete frame."""
-        return len(self._head) if self._body is None else len(self._body)
+    def wanted_bytes(self) -> int:
+        """The size of an incomplete large frame, which may not be received yet; 0 for a small one."""
+        return 0 if self._body is None else self._need
+
+    @property
+    def begun(self) -> int:
+        """Differs from one incomplete frame to the next."""
+        return self._begun
+
+    @property
+    def received_bytes(self) -> int:
+        """Received bytes of an incomplete frame."""
+        return len(self._head) if self._body is None else self._used
 
     @property
     def is_between_frames(self) -> bool:
         """Whether the stream can end here without truncating a frame."""
         return self._body is None and not self._head
 
-    def _cut(self, end: int) -> Iterator[FrameT]:
+    def _cut(self, end: int) -> Generator[FrameT]:
         scratch, header_size = self._scratch, self._header_size
         position = 0
         while end - position >= header_size:
             size = header_size + self.body_length(scratch, position)
             if position + size > end:
                 if size > len(scratch) // 2:
+                    if position:
+                        self._begun += 1
                     self._start_body(position, end, size)
                     return
                 break
             start, position = position, position + size
-            yield self.frame(scratch, start, position)
+            try:
+                yield self.frame(scratch, start, position)
+            except GeneratorExit:  # in the middle of a read: the scratch belongs to another connection next
+                self._head = bytes(scratch[position:end])
+                raise
         if position < end:
+            if position:
+                self._begun += 1
             self._head = bytes(scratch[position:end])
             self.check_head(self._head)
 
@@ -122,7 +151,7 @@ class StreamCutter(Generic[FrameT]):
         body[:used] = self._scratch[position:end]
         self._body, self._used, self._need = body, used, need
 
-    def _continue_body(self, count: int) -> Iterator[FrameT]:
+    def _continue_body(self, count: int) -> Generator[FrameT]:
         body = self._body
         assert body is not None
         self._used += count

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, cast
@@ -19,6 +19,7 @@ from flymq.broker.access.login import Login
 from flymq.broker.service.records import Slice, WaitingFetch
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
+from flymq.gateways.deadlines import Unfinished
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
 from flymq.gateways.outbox import Buffer
@@ -66,7 +67,7 @@ class KafkaConnection(Connection):
         self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
         self._handlers = handlers
-        self._cutter = RequestCutter(shared.scratch, request_bytes_max=shared.limits.request_bytes_max)
+        self._cutter = RequestCutter(shared.scratch, request_bytes_max=self.bytes_max_now)
         self._turns: deque[_Turn] = deque()
 
     @property
@@ -80,20 +81,40 @@ class KafkaConnection(Connection):
         return self._cutter.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_s = self.shared.clock.monotonic_s()
+        self._serve_all(self._cutter.buffer_updated(nbytes))
+
+    def serve_rest(self) -> None:
+        self._serve_all(self._cutter.resume())
+
+    def _serve_all(self, requests: Generator[memoryview]) -> None:
+        self.last_active_s = began_s = self.shared.clock.monotonic_s()
         self.gather()
         try:
-            for request in self._cutter.buffer_updated(nbytes):
+            for request in requests:
                 self._serve(request)
+                if self.turn_is_over(began_s):
+                    self.leave_rest(requests)
+                    break
         except FlyMQError as error:
             logger.info("%s: %s", self.caller.address, error.message)
             self.close_when_sent()
         self.send_gathered()
-        self.hold(self._cutter.held_bytes)
+        self.reserve(self._cutter.wanted_bytes)
 
-    def eof_received(self) -> bool:
-        self.close_when_sent()
-        return True  # responses to earlier requests are still sent
+    @property
+    def unfinished(self) -> Unfinished | None:
+        cutter = self._cutter
+        return None if cutter.is_between_frames else Unfinished(cutter.begun, cutter.received_bytes)
+
+    @property
+    def must_log_in(self) -> bool:
+        return not self.is_logged_in
+
+    def logged_in(self, principal: str) -> None:
+        super().logged_in(principal)
+        self.is_logged_in = True
+        self.takes_token = None
+        self._cutter.request_bytes_max = self.shared.limits.request_bytes_max
 
     # --- serve
 

@@ -48,7 +48,5 @@ async def log_in(connection: KafkaConnection, message: bytes) -> bytes:
         connection.service.accounts.failed(connection.caller, error)
         raise
     if step.principal is not None:
-        connection.caller.principal = step.principal
-        connection.is_logged_in = True
-        connection.takes_token = None
+        connection.logged_in(step.principal)
     return step.challenge

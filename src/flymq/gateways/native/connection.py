@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from flymq.broker.service.records import Slice
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
+from flymq.gateways.deadlines import Unfinished
 from flymq.gateways.outbox import Buffer
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
 from flymq.wire.first_bytes import Speaks
@@ -48,7 +49,7 @@ class NativeConnection(Connection):
         self.pushes: dict[int, Push] = {}
         self.is_logged_in = not service.access.is_required
         self._handlers = handlers
-        self._cutter = FrameCutter(shared.scratch, payload_bytes_max=shared.limits.request_bytes_max)
+        self._cutter = FrameCutter(shared.scratch, payload_bytes_max=self.bytes_max_now)
 
     @property
     def opcodes(self) -> list[int]:
@@ -61,25 +62,52 @@ class NativeConnection(Connection):
         return self._cutter.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._serve_all(self._cutter.buffer_updated(nbytes))
+
+    def serve_rest(self) -> None:
+        self._serve_all(self._cutter.resume())
+
+    def _serve_all(self, frames: Generator[Frame]) -> None:
         self.last_active_s = began_s = self.shared.clock.monotonic_s()
         self.gather()
         is_lost = False
         try:
-            for frame in self._cutter.buffer_updated(nbytes):
+            for frame in frames:
                 self._serve(frame, began_s)
+                if self.turn_is_over(began_s):
+                    self.leave_rest(frames)
+                    break
         except FlyMQError as error:
             self.send([encode_error(error)])
             is_lost = True
         self.send_gathered()
         if is_lost:  # the start of the next frame is unknown
             self.close_when_sent()
-        self.hold(self._cutter.held_bytes)
+        self.reserve(self._cutter.wanted_bytes)
+
+    @property
+    def unfinished(self) -> Unfinished | None:
+        cutter = self._cutter
+        return None if cutter.is_between_frames else Unfinished(cutter.begun, cutter.received_bytes)
+
+    @property
+    def must_log_in(self) -> bool:
+        return not self.is_logged_in
+
+    def logged_in(self, principal: str) -> None:
+        super().logged_in(principal)
+        self.is_logged_in = True
+        self._cutter.payload_bytes_max = self.shared.limits.request_bytes_max
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        for push in list(self.pushes.values()):
+            push.schedule()
 
     def eof_received(self) -> bool:
-        if not self._cutter.is_between_frames:
+        if not self._is_behind and not self._cutter.is_between_frames:
             logger.info("%s disconnected within a frame", self.caller.address)
-        self.close_when_sent()
-        return True  # responses to earlier requests are still sent
+        return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for push in list(self.pushes.values()):

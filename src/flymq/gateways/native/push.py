@@ -53,6 +53,8 @@ class Push:
         self._is_scheduled = False
         if self._is_stopped or self._credit <= 0 or not self._reader.positions:
             return
+        if self._connection.is_draining:
+            return  # whatever its credit is, the client does not read: the connection goes on when it does
         fetched = self._reader.fetch(bytes_max=min(self._bytes_max, self._credit), wait_ms=_WAIT_MS)
         if isinstance(fetched, Fetched):
             self._deliver(fetched)

@@ -29,8 +29,7 @@ async def authenticate(connection: NativeConnection, request: wire.Authenticate)
     step = await login.step(plain_message(request.username, request.password))
     if step.principal is None:
         raise AuthenticationFailed(f"the mechanism {request.mechanism!r} requires more than a name and a password")
-    connection.caller.principal = step.principal
-    connection.is_logged_in = True
+    connection.logged_in(step.principal)
     return wire.AuthenticateAnswer(principal=step.principal)
 
 

@@ -97,8 +97,16 @@ def _connections(measured: Measured) -> Iterator[str]:
     yield from counters(
         "flymq_connections_refused_total", "Connections rejected because of a connection limit.", [("", refused)]
     )
-    used = measured.shared.budget.used
-    yield from gauge("flymq_buffer_bytes", "Memory used by requests in flight and unsent responses.", ("", used))
+    yield from counters(
+        "flymq_connections_expired_total",
+        "Connections closed because of a deadline: login, request or unread responses.",
+        _by("reason", measured.shared.expired),
+    )
+    budget = measured.shared.budget
+    yield from gauge("flymq_buffer_bytes", "Memory used by requests in flight and unsent responses.", ("", budget.used))
+    yield from counters(
+        "flymq_buffer_waits_total", "Large requests that had to wait for memory to be received.", [("", budget.waits)]
+    )
     requests = measured.shared.requests
     yield from histograms(
         "flymq_request_duration_seconds",

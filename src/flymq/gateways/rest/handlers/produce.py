@@ -24,6 +24,7 @@ from flymq.gateways.rest.http.bodies import (
     JSON,
     NDJSON,
     body_blocks,
+    check_objects,
     line_blocks,
     media_type,
     read_body,
@@ -34,7 +35,7 @@ from flymq.gateways.rest.schema import shapes
 from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks
-from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, KeyRequired
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, KeyRequired, RequestTooLarge
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -42,6 +43,7 @@ from flymq.record.record import RecordLike
 _ACKS = {AcksName.NONE: Acks.NONE, AcksName.LEADER: Acks.LEADER, AcksName.ALL: Acks.ALL}
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 _REPLAYED = "Idempotency-Replayed"
+RECORDS_AT_ONCE = 1_000
 _RECORD_OVERHEAD = 36
 """The maximum size of a record's lengths, timestamp and offset in a batch."""
 
@@ -91,7 +93,9 @@ async def _produce_read(call: Call, writing: _Writing, body: bytes) -> Response:
         given: shapes.NewRecords = decode_body(_decode_list, body)
         writing.encoding = given.encoding or writing.encoding
         writing.key_encoding = given.key_encoding or writing.key_encoding
-        writing.write(given.records)
+        for first in range(0, len(given.records), RECORDS_AT_ONCE):
+            writing.write(given.records[first : first + RECORDS_AT_ONCE])
+            await asyncio.sleep(0)  # other requests are served between two blocks
     else:
         raise wrong_media_type(call, JSON, NDJSON)
     return await writing.answer()
@@ -139,7 +143,11 @@ class _Writing:
     def write_lines(self, block: bytes) -> None:
         """Append a record per line. An invalid line fails alone, since others may be written already."""
         try:
+            check_objects(block)
             self.write(_line.decode_lines(block))
+        except RequestTooLarge as error:  # one line: a block of several is small
+            self._results.append(_UNDECIDED)
+            self._refuse([len(self._results) - 1], error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             for line in block.splitlines():
                 if line.strip():

@@ -24,7 +24,7 @@ from flymq.broker.service.caller import Caller
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.rest.handlers.idempotency import Answers
-from flymq.gateways.rest.http.bodies import JSON, media_type, read_body, wrong_media_type
+from flymq.gateways.rest.http.bodies import JSON, check_objects, media_type, read_body, wrong_media_type
 from flymq.gateways.rest.http.browsers import check_browser
 from flymq.gateways.rest.http.login import Login
 from flymq.gateways.rest.http.paths import keep_slashes, names_in
@@ -203,7 +203,15 @@ class _Served:
         caller = Caller(PROTOCOL, client[0] if client else "")
         if operation.needs_login and rest.service is not None:
             caller.principal = await rest.login.principal(rest.service.access, request)
-        call = Call(rest, request, caller, names_in(request.scope), headers)
+        memory = rest.shared.budget.share(caller.principal or caller.address)
+        call = Call(rest, request, caller, names_in(request.scope), headers, memory)
+        try:
+            return await self._call(call)
+        finally:
+            memory.release()
+
+    async def _call(self, call: Call) -> Response:
+        operation, request = self.operation, call.request
         if operation.query is not None:
             is_given = request.scope["query_string"]
             call.query = _parse_query(request, operation.query) if is_given else self._default_query
@@ -225,6 +233,7 @@ class _Served:
 
 def decode_body(decode: Callable[[bytes], Any], body: bytes) -> Any:
     """Decode JSON into its shape, or raise an error that says what is invalid and where."""
+    check_objects(body)
     try:
         return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -13,6 +13,11 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 _BLOCK_BYTES = 256 << 10  # per block of lines: about 2 ms of work
 _TOO_LARGE = "Send smaller requests, or increase `rest.body_bytes_max`."
+_BLOCK_LINES_MAX = 1_000  # the same for short lines
+OBJECTS_MAX = 50_000
+"""Maximum number of objects that are decoded at once: about 20 ms of work."""
+
+_UNRESERVED_BYTES_MAX = 64 << 10  # smaller bodies reserve no memory and never wait for it
 _GZIP_WINDOW = 31  # zlib: a window of 15 bits, with a gzip header
 
 
@@ -31,21 +36,25 @@ def wrong_media_type(call: Call, *expected: str) -> UnsupportedMediaType:
 
 
 class Body:
-    """The body of one request, in pieces. Its bytes count towards the memory budget until `release`."""
+    """The body of one request, in pieces. A large one is received once its memory is reserved (see budget.py)."""
 
     def __init__(self, call: Call) -> None:
         self._bytes_max = call.rest.settings.body_bytes_max
-        _check_length(call, self._bytes_max)
+        self._bytes_wanted = _check_length(call, self._bytes_max)
         self._receive = call.request.receive
-        self._budget = call.rest.shared.budget
+        self._share = call.memory
         self._unpack = _unpacker(call)
-        self._held = 0
+        if self._unpack is not None:
+            self._bytes_wanted = self._bytes_max
+        self._received = 0
         self._is_complete = False
 
     async def next(self) -> bytes | None:
         """Return the next piece, decompressed; None after the last."""
         if self._is_complete:
             return None
+        if self._received > _UNRESERVED_BYTES_MAX and not self._share.reserved:
+            await self._share.wait_for(self._bytes_wanted)
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ConnectionLost("the client has disconnected within its request")
@@ -53,21 +62,17 @@ class Body:
         data: bytes = message.get("body", b"")
         if self._unpack is not None:
             data = self._unpacked(self._unpack, data)
-        self._held += len(data)
-        self._budget.change(len(data))
-        if self._held > self._bytes_max:
+        self._received += len(data)
+        if self._received > self._bytes_max:
             raise RequestTooLarge(f"the body exceeds the limit of {self._bytes_max} bytes", hint=_TOO_LARGE)
         return data
 
-    def release(self) -> None:
-        self._budget.change(-self._held)
-
     def _unpacked(self, unpack: zlib._Decompress, data: bytes) -> bytes:
         try:
-            data = unpack.decompress(data, self._bytes_max - self._held + 1)
+            data = unpack.decompress(data, self._bytes_max - self._received + 1)
         except zlib.error:
             raise InvalidRequest("the body is not gzip, but its Content-Encoding is") from None
-        if self._is_complete and not unpack.eof and self._held + len(data) <= self._bytes_max:
+        if self._is_complete and not unpack.eof and self._received + len(data) <= self._bytes_max:
             raise InvalidRequest("the gzip stream is truncated")
         return data
 
@@ -82,8 +87,6 @@ async def read_body(call: Call) -> bytes:
                 pieces.append(piece)
     except TimeoutError:
         raise BodyTooSlow from None
-    finally:
-        body.release()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -92,23 +95,32 @@ async def body_blocks(call: Call) -> AsyncGenerator[bytes]:
     body = Body(call)
     ends_at = asyncio.get_running_loop().time() + call.rest.settings.body_timeout_s
     pending = bytearray()
-    try:
-        while (piece := await _next(body, ends_at)) is not None:
-            pending += piece
-            while (end := _end_of_lines(pending)) > 0:
-                yield bytes(pending[:end])
-                del pending[:end]
-        if pending:
-            yield bytes(pending)
-    finally:
-        body.release()
+    while (piece := await _next(body, ends_at)) is not None:
+        pending += piece
+        while (end := _end_of_lines(pending)) > 0:
+            yield bytes(pending[:end])
+            del pending[:end]
+    if pending:
+        for block in line_blocks(bytes(pending)):
+            yield block
+
+
+def check_objects(body: bytes) -> None:
+    """Refuse JSON with too many objects before it is decoded, by a count that is too high rather than too low."""
+    count = 0
+    for start in range(0, len(body), _BLOCK_BYTES):
+        count += body.count(b"{", start, start + _BLOCK_BYTES)
+        if count > OBJECTS_MAX:
+            raise RequestTooLarge(
+                f"the JSON has more than {OBJECTS_MAX} objects", hint="Send several requests, or NDJSON: one line each."
+            )
 
 
 def line_blocks(body: bytes) -> Iterator[bytes]:
     """Split a complete body into such blocks, deterministically."""
     start = 0
     while start < len(body):
-        end = _end_of_lines(body, start) or len(body)
+        end = _end_of_lines(body, start) or _few_lines(body, start)
         yield body[start:end]
         start = end
 
@@ -126,13 +138,26 @@ def _end_of_lines(pending: bytes | bytearray, start: int = 0) -> int:
     full = start + _BLOCK_BYTES
     if len(pending) < full:
         return 0
-    return (pending.rfind(b"\n", start, full) + 1) or (pending.find(b"\n", full) + 1)
+    end = (pending.rfind(b"\n", start, full) + 1) or (pending.find(b"\n", full) + 1)
+    return _few_lines(pending, start, end)
 
 
-def _check_length(call: Call, bytes_max: int) -> None:
-    length = call.header(b"content-length", "0")
-    if length.isdecimal() and int(length) > bytes_max:
+def _few_lines(lines: bytes | bytearray, start: int, end: int | None = None) -> int:
+    """Return `end`, or the end of the last line that is allowed in one block."""
+    end = len(lines) if end is None else end
+    if lines.count(b"\n", start, end) > _BLOCK_LINES_MAX:
+        end -= len(lines[start:end].split(b"\n", _BLOCK_LINES_MAX)[-1])
+    return end
+
+
+def _check_length(call: Call, bytes_max: int) -> int:
+    """Return the size of the body; the maximum if it is chunked."""
+    length = call.header(b"content-length", "")
+    if not length.isdecimal():
+        return bytes_max
+    if int(length) > bytes_max:
         raise RequestTooLarge(f"the body has {length} bytes, the limit is {bytes_max}", hint=_TOO_LARGE)
+    return int(length)
 
 
 def _unpacker(call: Call) -> zlib._Decompress | None:

@@ -56,7 +56,6 @@ class HttpConnection(Connection):
         self._drained = asyncio.Event()
         self._peer: tuple[str, int] | None = None
         self._scheme = "http"
-        self._is_at_end = False  # the client has sent EOF
         self._is_lingering = False
         self.closes_after_answer = False
 
@@ -214,11 +213,6 @@ class HttpConnection(Connection):
             self._send_problem(InternalError())
             super().close_when_sent()
 
-    @property
-    def is_draining(self) -> bool:
-        """Whether the client does not read its responses."""
-        return self._is_draining
-
     async def drained(self) -> None:
         """Wait until the client reads, or has disconnected."""
         if self.is_open:
@@ -256,10 +250,8 @@ class HttpConnection(Connection):
     def _count_memory(self) -> None:
         exchange = self._exchange
         received = self._reader.held_bytes + (0 if exchange is None else exchange.body_bytes)
-        if self._is_draining:
-            self.hold(received)
-        else:
-            self._hold(received)
+        unsent = self._outbox.held_bytes if self._is_draining and self._outbox is not None else 0
+        self._share.set_held(received + unsent)
 
     def _set_timer(self, *, is_due: bool) -> None:
         if self._timer is not None:

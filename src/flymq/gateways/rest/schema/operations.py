@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.service import Service
+from flymq.gateways.budget import Share
 from flymq.model.errors import FlyMQError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Call:
     """The names in the path."""
     headers: dict[bytes, bytes]
     """By lower-case name. Starlette's headers are searched linearly for each lookup."""
+    memory: Share
+    """Its share of the memory budget, for its body; released after the response was made."""
     query: Any = None
     body: Any = None
 
