@@ -69,8 +69,6 @@ class ConnectionLimits:
     """The time to log in, if that is required."""
     request_timeout_s: float = 30.0
     """The time to receive a request; see deadlines.py."""
-    login_failures_max: int = 3
-    """After so many failed logins the connection is closed."""
 
     @property
     def request_bytes_max_before_login(self) -> int:

@@ -26,10 +26,8 @@ from flymq.gateways.native.connection import NativeConnection, speaks_native
 from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
 from flymq.gateways.rest.http.app import Rest, RestSettings, build_app
 from flymq.gateways.rest.http.connection import http_connections, speaks_http
-from flymq.gateways.rest.http.login import Login
 from flymq.gateways.rest.schema.operation_table import OPERATIONS
 from flymq.host.clock import Clock
-from flymq.host.entropy import new_id
 from flymq.host.host import Host
 from flymq.host.tasks import Tasks
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
@@ -75,7 +73,7 @@ class Server:
         )
         self._shared = _shared(config, host.clock, self._accounts)
         self.monitor = Monitor(config.broker.id, self._shared, self._flush_threads.durations, host.disk, self._data_dir)
-        self._rest = _rest(config, self._shared, self.monitor, host)
+        self._rest = _rest(config, self._shared, self.monitor)
 
     async def start(self) -> None:
         """Recover the logs, then accept connections; probes are served during recovery too.
@@ -209,7 +207,7 @@ def _shared(config: Config, clock: Clock, accounts: Accounts) -> SharedByConnect
     )
 
 
-def _rest(config: Config, shared: SharedByConnections, monitor: Monitor, host: Host) -> Rest:
+def _rest(config: Config, shared: SharedByConnections, monitor: Monitor) -> Rest:
     settings = RestSettings(
         config.rest.body_bytes_max,
         config.rest.body_timeout_ms / 1000,
@@ -217,7 +215,7 @@ def _rest(config: Config, shared: SharedByConnections, monitor: Monitor, host: H
         config.rest.host_names,
         clamps_replication=config.broker.dev,
     )
-    return Rest(settings, shared, monitor, Login(new_id(host.entropy).bytes, host.clock), OPERATIONS)
+    return Rest(settings, shared, monitor, OPERATIONS)
 
 
 def _limits(config: Config, connections_max: int) -> ListenerLimits:

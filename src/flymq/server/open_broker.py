@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from flymq.broker.access.checking import CHECKS_AT_ONCE, PasswordChecks
 from flymq.broker.access.login import Access
 from flymq.broker.admin import Admin, TopicDefaults, remove_deleted
 from flymq.broker.broker import Broker
@@ -231,9 +232,15 @@ def _service(
         group_service,
         TransactionService(transactions, producer_ids, image, group_service, gate),
         members,
-        Access(at.disk_threads, config.auth.required, config.auth.users, config.auth.plain_without_tls),
+        Access(_password_checks(at), config.auth.required, config.auth.users, config.auth.plain_without_tls),
         accounts,
     )
+
+
+def _password_checks(at: Workplace) -> PasswordChecks:
+    threads = at.host.new_threads("login", CHECKS_AT_ONCE)  # not those of the disk, which a flood of logins would block
+    at.undo.callback(threads.close)
+    return PasswordChecks(threads, at.host.clock, new_id(at.host.entropy).bytes)
 
 
 def _topic_defaults(config: Config) -> TopicDefaults:

@@ -6,8 +6,9 @@ import http.client
 import re
 import socket
 import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from flymq.wire.native.codec import encode_request
 from flymq.wire.native.framing import frame_header
 from flymq.wire.native.messages.push import PushPartition, StartPush
 from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch
-from flymq.wire.native.messages.session import Authenticate, Done, ErrorAnswer, Ping
+from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, Done, ErrorAnswer, Ping
 from flymq.wire.native.messages.topics import CreateTopic, ListTopics
 from flymq.wire.native.opcodes import Opcode
 
@@ -44,13 +45,20 @@ def client_of(broker: TestBroker) -> Iterator[RawClient]:
         client.close()
 
 
-def metric(broker: TestBroker, name: str) -> float:
+def metric(broker: TestBroker, name: str, *, login: str = "") -> float:
     page = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=20)
-    page.request("GET", "/metrics")
+    page.request("GET", "/metrics", headers={"Authorization": f"Basic {b64encode(login.encode()).decode()}"})
     found = re.search(rf"^{re.escape(name)} (\S+)$", page.getresponse().read().decode(), re.MULTILINE)
     page.close()
     assert found, name
     return float(found[1])
+
+
+LOGIN = Authenticate(mechanism="PLAIN", username="ada", password="secret")
+
+
+def logins(broker: TestBroker, result: str) -> float:
+    return metric(broker, f'flymq_logins_total{{result="{result}"}}', login="ada:secret")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -169,6 +177,60 @@ def test_who_does_not_log_in_is_disconnected(guarded: Path, first: bytes) -> Non
     with running_broker(config_file=guarded, settings=settings) as broker, connected(broker) as attacker:
         attacker.sendall(first)
         assert is_closed(attacker)
+
+
+# --- logins ---------------------------------------------------------------------------------------------------------
+
+
+def test_8000_pipelined_guesses_get_one_answer_and_disconnect_the_guesser(guarded: Path) -> None:
+    with running_broker(config_file=guarded) as broker, client_of(broker) as client:
+        client.ask(Authenticate(mechanism="PLAIN", username="ada", password="secret"))
+        client.ask(CreateTopic(topic="orders", partitions=1))
+        with client_of(broker) as attacker:
+            guesses = [Authenticate(mechanism="PLAIN", username="ada", password=f"guess {n}") for n in range(8000)]
+            with suppress(ConnectionError):
+                attacker.socket.sendall(b"".join(bytes(encode_request(guess)) for guess in guesses))
+            produce(client)
+            with suppress(ConnectionError):
+                assert attacker.receive().code == "AUTHENTICATION_FAILED"
+            assert is_closed(attacker.socket)
+        assert logins(broker, "failed") <= 2  # the first, and the second if the first had ended
+
+
+def test_a_flood_of_guessing_connections_is_refused_and_the_owner_logs_in(guarded: Path) -> None:
+    with running_broker(config_file=guarded) as broker, ExitStack() as attack:
+        with client_of(broker) as client:
+            assert isinstance(client.ask(LOGIN), AuthenticateAnswer)
+        guess = bytes(encode_request(Authenticate(mechanism="PLAIN", username="ada", password="wrong")))
+        attackers = [attack.enter_context(connected(broker)) for _ in range(400)]
+        for attacker in attackers:
+            attacker.sendall(guess)
+        with client_of(broker) as client:
+            assert isinstance(client.ask(LOGIN), AuthenticateAnswer)
+            client.ask(CreateTopic(topic="orders", partitions=1))
+            produce(client)
+        assert logins(broker, "refused") > 100
+
+
+def test_a_kafka_client_that_guesses_is_disconnected(guarded: Path) -> None:
+    with running_broker(config_file=guarded) as broker, connected(broker) as attacker:
+        handshake = struct.pack(">hhihh", 17, 1, 1, -1, 5) + b"PLAIN"
+        guess = struct.pack(">hhihi", 36, 0, 2, -1, 10) + b"\0ada\0wrong"
+        attacker.sendall(struct.pack(">i", len(handshake)) + handshake)
+        with suppress(ConnectionError):
+            attacker.sendall((struct.pack(">i", len(guess)) + guess) * 1000)
+        assert is_closed(attacker)
+        assert logins(broker, "failed") <= 2
+
+
+def test_an_http_client_that_guesses_is_disconnected(guarded: Path) -> None:
+    with running_broker(config_file=guarded) as broker, connected(broker) as attacker:
+        attacker.sendall(
+            b"GET /api/v1/topics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YWRhOndyb25n\r\n\r\n" * 1000
+        )
+        assert b"401 Unauthorized" in attacker.recv(1000)
+        assert is_closed(attacker)
+        assert logins(broker, "failed") == 1
 
 
 # --- the other direction --------------------------------------------------------------------------------------------

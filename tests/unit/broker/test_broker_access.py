@@ -8,8 +8,10 @@ from typing import TypeVar
 
 import pytest
 
+from flymq.broker.access.checking import PasswordChecks
 from flymq.broker.access.login import PLAIN, Access, plain_message
 from flymq.broker.access.passwords import hash_password
+from flymq.host.clock import ManualClock
 from flymq.model.errors import AuthenticationFailed, PlaintextLogin
 
 T = TypeVar("T")
@@ -29,6 +31,10 @@ class CountingThreads:
         pass
 
 
+def checks_in(threads: CountingThreads) -> PasswordChecks:
+    return PasswordChecks(threads, ManualClock(), b"secret")
+
+
 @pytest.mark.parametrize(
     ("username", "password", "expected", "logged"),
     [
@@ -42,7 +48,7 @@ async def test_a_name_that_nobody_has_costs_as_much_as_a_wrong_password_and_is_n
     caplog: pytest.LogCaptureFixture, username: str, password: str, expected: bool, logged: list[str]
 ) -> None:
     threads = CountingThreads()
-    access = Access(threads, is_required=True, users={"ada": hash_password("correct horse", salt=bytes(16))})
+    access = Access(checks_in(threads), is_required=True, users={"ada": hash_password("correct horse", salt=bytes(16))})
     with caplog.at_level(logging.DEBUG, "flymq"):
         login = access.begin(PLAIN, "10.0.0.7", is_encrypted=True)
         if expected:
@@ -55,7 +61,7 @@ async def test_a_name_that_nobody_has_costs_as_much_as_a_wrong_password_and_is_n
 
 
 async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() -> None:
-    access = Access(CountingThreads(), is_required=True)
+    access = Access(checks_in(CountingThreads()), is_required=True)
     with pytest.raises(AuthenticationFailed, match="'GSSAPI' is not supported") as refused:
         access.begin("GSSAPI", "10.0.0.7")
     assert "PLAIN" in refused.value.hint
@@ -63,14 +69,14 @@ async def test_a_mechanism_that_is_not_offered_is_refused_with_those_that_are() 
 
 @pytest.mark.parametrize("message", [b"", b"ada", b"\0ada", b"\0ada\0pw\0more", b"\xff\0ada"])
 async def test_a_plain_login_that_is_no_name_and_password_is_nobody(message: bytes) -> None:
-    access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("", salt=bytes(16))})
+    access = Access(checks_in(CountingThreads()), is_required=True, users={"ada": hash_password("", salt=bytes(16))})
     with pytest.raises(AuthenticationFailed):
         await access.begin(PLAIN, "10.0.0.7", is_encrypted=True).step(message)
 
 
 @pytest.mark.parametrize(("authorization", "is_let_in"), [(b"", True), (b"ada", True), (b"admin", False)])
 async def test_a_user_logs_in_as_itself_and_nobody_else(authorization: bytes, is_let_in: bool) -> None:
-    access = Access(CountingThreads(), is_required=True, users={"ada": hash_password("pw", salt=bytes(16))})
+    access = Access(checks_in(CountingThreads()), is_required=True, users={"ada": hash_password("pw", salt=bytes(16))})
     login = access.begin(PLAIN, "10.0.0.7", is_encrypted=True)
     if is_let_in:
         assert (await login.step(authorization + b"\0ada\0pw")).principal == "ada"

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from flymq.broker.access.checking import PasswordChecks
 from flymq.broker.access.passwords import SALT_BYTES, PasswordHash
-from flymq.host.tasks import Threads
 from flymq.model.errors import AuthenticationFailed, PlaintextLogin
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class Login(Protocol):
 class Access:
     """The users of a broker."""
 
-    threads: Threads
-    """Where passwords are checked, which is slow on purpose."""
+    checks: PasswordChecks
+    """How passwords are checked, which is slow on purpose."""
     is_required: bool = False
     users: Mapping[str, PasswordHash] = field(default_factory=dict)
     plain_without_tls: bool = False
@@ -75,7 +75,7 @@ class Access:
     async def check(self, username: str, password: str, host: str) -> None:
         """Raise an error unless this is the user's password. A failure is logged, so that guessing can be detected."""
         known = self.users.get(username)
-        matches = await self.threads.run(lambda: (known or _NOBODY).matches(password))
+        matches = await self.checks.matches(known or _NOBODY, username, password, host)
         if known is None:
             # Not even the name is logged: people type passwords in the wrong place.
             logger.warning("login from %s failed: unknown user", host)

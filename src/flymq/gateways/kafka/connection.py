@@ -23,7 +23,7 @@ from flymq.gateways.deadlines import Unfinished
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
 from flymq.gateways.outbox import Buffer
-from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnsupportedVersion
+from flymq.model.errors import AuthenticationFailed, FlyMQError, InternalError, Unauthenticated, UnsupportedVersion
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import encode_response, messages_of, parse_request
 from flymq.wire.kafka.framing import RequestCutter, RequestHead, parse_client_id, parse_head
@@ -64,6 +64,7 @@ class KafkaConnection(Connection):
         self.service = service
         self.is_logged_in = not service.access.is_required
         self.login: Login | None = None
+        self.is_logging_in = False
         self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
         self._handlers = handlers
@@ -152,6 +153,9 @@ class KafkaConnection(Connection):
 
     def _take_token(self, frame: memoryview, log_in: LogIn) -> None:
         """Process a login message after SaslHandshake 0: a raw frame without a request header, as is its response."""
+        if self.is_logging_in:
+            raise AuthenticationFailed("one login at a time")
+        self.is_logging_in = True
         turn = _Turn()
         self._turns.append(turn)
 

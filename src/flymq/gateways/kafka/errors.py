@@ -139,6 +139,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.TooManyLogins: ErrorCode.SASL_AUTHENTICATION_FAILED,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
-from flymq.model.errors import AuthenticationFailed
+from flymq.model.errors import AuthenticationFailed, TooManyLogins
 from flymq.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from flymq.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -27,14 +27,19 @@ def handshake(connection: KafkaConnection, request: SaslHandshakeRequest, versio
 async def authenticate(
     connection: KafkaConnection, request: SaslAuthenticateRequest, _version: int
 ) -> SaslAuthenticateResponse:
-    if connection.login is None:
+    if connection.login is None or connection.is_logging_in:
+        connection.close_when_sent()
         return SaslAuthenticateResponse(
-            ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must be sent before SaslAuthenticate"
+            ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must be sent before SaslAuthenticate, and one login at a time"
         )
     try:
         answer = await log_in(connection, request.auth_bytes)
     except AuthenticationFailed as error:
         connection.close_when_sent()
+        return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, error.message)
+    except TooManyLogins as error:
+        # The response is not sent: Kafka's clients retry after a lost connection, but give up after a failed login.
+        connection.abort()
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, error.message)
     return SaslAuthenticateResponse(auth_bytes=answer)
 
@@ -42,11 +47,14 @@ async def authenticate(
 async def log_in(connection: KafkaConnection, message: bytes) -> bytes:
     """Process the next message of a login; return the response."""
     assert connection.login is not None, "the handshake has started the login"
+    connection.is_logging_in = True
     try:
         step = await connection.login.step(message)
-    except AuthenticationFailed as error:
+    except (AuthenticationFailed, TooManyLogins) as error:
         connection.service.accounts.failed(connection.caller, error)
         raise
+    finally:
+        connection.is_logging_in = False
     if step.principal is not None:
         connection.logged_in(step.principal)
     return step.challenge

@@ -48,6 +48,7 @@ class NativeConnection(Connection):
         self.service = service
         self.pushes: dict[int, Push] = {}
         self.is_logged_in = not service.access.is_required
+        self.is_logging_in = False
         self._handlers = handlers
         self._cutter = FrameCutter(shared.scratch, payload_bytes_max=self.bytes_max_now)
 

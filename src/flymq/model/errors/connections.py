@@ -29,6 +29,14 @@ class PlaintextLogin(AuthenticationFailed):
     )
 
 
+class TooManyLogins(FlyMQError):
+    """Too many logins of this address have failed, or are waiting."""
+
+    code = "TOO_MANY_LOGINS"
+    retriable = True
+    hint = "Wait a few seconds, then retry; check the credentials of all clients at this address."
+
+
 class BrokerUnavailable(FlyMQError):
     """No broker could be reached."""
 

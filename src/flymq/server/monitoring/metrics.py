@@ -102,6 +102,11 @@ def _connections(measured: Measured) -> Iterator[str]:
         "Connections closed because of a deadline: login, request or unread responses.",
         _by("reason", measured.shared.expired),
     )
+    yield from counters(
+        "flymq_logins_total",
+        "Logins by result: succeeded, failed, or refused because of too many failures.",
+        _by("result", measured.broker.service.access.checks.results),
+    )
     budget = measured.shared.budget
     yield from gauge("flymq_buffer_bytes", "Memory used by requests in flight and unsent responses.", ("", budget.used))
     yield from counters(

@@ -14,7 +14,6 @@ from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.rest.http.app import Rest, RestSettings, build_app
 from flymq.gateways.rest.http.connection import speaks_http
-from flymq.gateways.rest.http.login import Login
 from flymq.gateways.rest.http.problems import status_of
 from flymq.gateways.rest.schema.operation_table import OPERATIONS, api_document
 from flymq.gateways.rest.schema.paging import take_page
@@ -35,7 +34,7 @@ def starting(tmp_path: Path) -> httpx.AsyncClient:
     clock = ManualClock()
     shared = SharedByConnections(clock, BufferBudget(1 << 20), ConnectionLimits(), Requests())
     observation = Monitor(7, shared, Histogram(), SystemDisk(), tmp_path)
-    rest = Rest(RestSettings(), shared, observation, Login(b"secret", clock), OPERATIONS)
+    rest = Rest(RestSettings(), shared, observation, OPERATIONS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(build_app(rest)), base_url="http://broker")
 
 
@@ -59,7 +58,7 @@ def test_every_error_has_a_status_that_says_whose_fault_it_is() -> None:
         status = status_of(error)
         assert 400 <= status < 600, code
         if error.retriable:
-            assert status in (408, 409, 503, 507, 404, 500), code
+            assert status in (408, 409, 429, 503, 507, 404, 500), code
 
 
 def test_an_error_that_is_not_in_the_table_has_the_status_of_its_kind() -> None:

@@ -26,7 +26,7 @@ from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.rest.handlers.idempotency import Answers
 from flymq.gateways.rest.http.bodies import JSON, check_objects, media_type, read_body, wrong_media_type
 from flymq.gateways.rest.http.browsers import check_browser
-from flymq.gateways.rest.http.login import Login
+from flymq.gateways.rest.http.login import log_in
 from flymq.gateways.rest.http.paths import keep_slashes, names_in
 from flymq.gateways.rest.http.problems import problem_response
 from flymq.gateways.rest.schema.operations import Call, Operation
@@ -82,7 +82,6 @@ class Rest:
     settings: RestSettings
     shared: SharedByConnections
     observed: Observed
-    login: Login
     operations: Sequence[Operation]
     service: Service | None = None
     answers: Answers = field(default_factory=Answers)
@@ -202,7 +201,7 @@ class _Served:
         client = request.scope["client"]
         caller = Caller(PROTOCOL, client[0] if client else "")
         if operation.needs_login and rest.service is not None:
-            caller.principal = await rest.login.principal(rest.service.access, request)
+            caller.principal = await log_in(rest.service.access, request)
         memory = rest.shared.budget.share(caller.principal or caller.address)
         call = Call(rest, request, caller, names_in(request.scope), headers, memory)
         try:

@@ -73,6 +73,7 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.Unauthenticated: 401,
     errors.AuthenticationFailed: 401,
     errors.PlaintextLogin: 403,
+    errors.TooManyLogins: 429,
 }
 
 
@@ -102,6 +103,8 @@ def to_problem(error: FlyMQError) -> Problem:
 def problem_response(error: FlyMQError) -> Response:
     problem = to_problem(error)
     headers = {"WWW-Authenticate": 'Basic realm="FlyMQ", charset="UTF-8"'} if problem.status == 401 else {}
-    if problem.status == 503:
+    if problem.status in (429, 503):
         headers["Retry-After"] = "1"
+    if isinstance(error, (errors.AuthenticationFailed, errors.TooManyLogins)):
+        headers["Connection"] = "close"  # as in the other protocols
     return Response(msgspec.json.encode(problem), problem.status, headers, PROBLEM_JSON)

@@ -185,7 +185,7 @@ def _errors(operation: Operation) -> Iterable[type[FlyMQError]]:
     if "{" in operation.path:
         yield errors.NoSuchResource
     if operation.needs_login:
-        yield from (errors.Unauthenticated, errors.AuthenticationFailed, errors.PlaintextLogin)
+        yield from (errors.Unauthenticated, errors.AuthenticationFailed, errors.PlaintextLogin, errors.TooManyLogins)
     if operation.needs_broker:
         yield from (errors.BrokerStarting, errors.StorageError)
 
