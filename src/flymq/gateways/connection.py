@@ -24,6 +24,7 @@ from flymq.gateways.budget import BufferBudget
 from flymq.gateways.deadlines import ArrivalDeadline, StandstillDeadline, Unfinished
 from flymq.gateways.outbox import Buffer, Outbox
 from flymq.host.clock import Clock
+from flymq.host.tasks import InlineThreads, Threads
 from flymq.model.histogram import Histogram
 from flymq.wire.framing import SCRATCH_BYTES
 
@@ -85,6 +86,8 @@ class SharedByConnections:
     requests: Requests
     expired: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(EXPIRY_REASONS, 0)))
     """Number of connections that were closed because of a deadline, by reason."""
+    codec_threads: Threads = field(default_factory=InlineThreads)
+    """Where large requests are decoded."""
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
     """The receive buffer: the event loop reads one socket at a time. Each broker has its own loop and buffer."""
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -108,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self._gathered: list[Buffer | Slice] | None = None
         self._share = shared.budget.share("")
         self._awaits_memory = False
+        self.is_busy = False
+        """Whether a large request is being served; those behind it wait."""
         self._is_behind = False  # received requests are left for the next turn
         self._has_turn = False  # the next turn is scheduled
         self._is_at_end = False  # the client has sent EOF
@@ -270,13 +275,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.pump()
         self._count_memory()
-        self._reconsider()
+        if self._ends_when_sent:
+            # Not within this call: the transport has sent everything, and would close a second time.
+            asyncio.get_running_loop().call_soon(self._reconsider)
+        else:
+            self._reconsider()
 
     def _is_blocked(self) -> bool:
         """Whether no request may be served now."""
         return (
             self._is_draining
             or self._awaits_memory
+            or self.is_busy
             or self._ends_when_sent
             or len(self._awaited) >= self.shared.limits.inflight_max
             or self._throttled_until_s > self.shared.clock.monotonic_s()
@@ -311,6 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self.shared.clock.monotonic_s() - began_s > TURN_S
             or self._ends_when_sent
+            or self.is_busy
             or len(self._awaited) >= self.shared.limits.inflight_max
         )
 

@@ -27,7 +27,6 @@ from flymq.gateways.native.handlers import HANDLERS as NATIVE_HANDLERS
 from flymq.gateways.rest.http.app import Rest, RestSettings, build_app
 from flymq.gateways.rest.http.connection import http_connections, speaks_http
 from flymq.gateways.rest.schema.operation_table import OPERATIONS
-from flymq.host.clock import Clock
 from flymq.host.host import Host
 from flymq.host.tasks import Tasks
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
@@ -71,7 +70,7 @@ class Server:
             ClientQuota(config.quotas.produce_bytes_per_s),
             ClientQuota(config.quotas.fetch_bytes_per_s),
         )
-        self._shared = _shared(config, host.clock, self._accounts)
+        self._shared = _shared(config, host, self._accounts)
         self.monitor = Monitor(config.broker.id, self._shared, self._flush_threads.durations, host.disk, self._data_dir)
         self._rest = _rest(config, self._shared, self.monitor)
 
@@ -88,6 +87,7 @@ class Server:
 
     async def _start(self) -> None:
         config = self.config
+        self._undo.callback(self._shared.codec_threads.close)
         self._undo.push_async_callback(self._tasks.close)
         self.monitor.start(self._tasks)
         tls = _tls_context(config.tls)
@@ -192,10 +192,10 @@ class Server:
         logger.error("the task %r failed", name, exc_info=error)
 
 
-def _shared(config: Config, clock: Clock, accounts: Accounts) -> SharedByConnections:
+def _shared(config: Config, host: Host, accounts: Accounts) -> SharedByConnections:
     limits = config.limits
     return SharedByConnections(
-        clock,
+        host.clock,
         BufferBudget(limits.buffer_bytes_max),
         ConnectionLimits(
             limits.requests_inflight_per_connection_max,
@@ -204,6 +204,7 @@ def _shared(config: Config, clock: Clock, accounts: Accounts) -> SharedByConnect
             request_timeout_s=limits.request_timeout_ms / 1000,
         ),
         accounts.requests,
+        codec_threads=host.new_threads("codec", 1),
     )
 
 

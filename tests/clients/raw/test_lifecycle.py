@@ -277,6 +277,9 @@ def test_nothing_is_served_before_the_login_where_one_is_required(tmp_path):
         assert isinstance(refused, ErrorAnswer)
         assert refused.code == "AUTHENTICATION_FAILED"
         assert "secret" not in refused.message
+        assert client.socket.recv(1) == b""
+        client.close()
+        client = RawClient(broker.port)
         assert isinstance(client.ask(Authenticate(username="ada", password="secret")), AuthenticateAnswer)
         assert client.ask(ListTopics()).topics == []
         client.close()

@@ -32,7 +32,9 @@ _RANGES = {
 def type_name(hint: Any) -> str:
     """Return the type as the specification writes it."""
     if get_origin(hint) is Annotated:
-        limits = get_args(hint)[1]
+        kind, limits = get_args(hint)[:2]
+        if limits.max_length is not None:
+            return type_name(kind)
         return _RANGES[limits.ge, limits.lt if limits.lt is not None else limits.le + 1]
     if get_origin(hint) in (Union, UnionType):
         names = [type_name(option) for option in get_args(hint) if option is not NoneType]

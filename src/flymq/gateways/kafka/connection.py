@@ -22,7 +22,9 @@ from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedBy
 from flymq.gateways.deadlines import Unfinished
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
+from flymq.gateways.kafka.large_requests import LARGE_BYTES, SPLIT_BYTES, split_of
 from flymq.gateways.outbox import Buffer
+from flymq.gateways.pieces import serve_in_pieces
 from flymq.model.errors import AuthenticationFailed, FlyMQError, InternalError, Unauthenticated, UnsupportedVersion
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import encode_response, messages_of, parse_request
@@ -45,6 +47,10 @@ _NAMES = {api.value: api.name.lower() for api in Api}
 _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
 _LAST = {int(api): versions.last for api, versions in CODECS.items()}
 _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
+
+
+class EncodedResponse(Pieces):
+    """A response that was encoded in a thread."""
 
 
 @dataclass(slots=True)
@@ -100,7 +106,8 @@ class KafkaConnection(Connection):
             logger.info("%s: %s", self.caller.address, error.message)
             self.close_when_sent()
         self.send_gathered()
-        self.reserve(self._cutter.wanted_bytes)
+        if not self.is_busy:  # else its memory is in use until it is served
+            self.reserve(self._cutter.wanted_bytes)
 
     @property
     def unfinished(self) -> Unfinished | None:
@@ -134,7 +141,13 @@ class KafkaConnection(Connection):
         if not self.caller.client_id:
             self.caller.client_id = parse_client_id(frame, head)
         began_s = self.shared.clock.monotonic_s()
+        if len(frame) > LARGE_BYTES and api != Api.PRODUCE:
+            self._answer_later(head, began_s, self._in_threads(head, handler, frame))
+            return
         request = parse_request(api, version, frame, size)
+        if len(frame) > SPLIT_BYTES and (split := split_of(api, version)) is not None and split.is_needed(request):
+            self._answer_later(head, began_s, self._in_threads(head, handler, frame))
+            return
         try:
             result = handler(self, request, version)
         except FlyMQError as error:
@@ -150,6 +163,38 @@ class KafkaConnection(Connection):
             if result is not None:
                 self._reply(_pieces(head, result))
             self._served(api, began_s)
+
+    def _in_threads(self, head: RequestHead, handler: Handler, frame: memoryview) -> AnswerLater:
+        """Serve a request with many elements; those behind it wait, as their order matters."""
+        self.is_busy = True
+        return AnswerLater(asyncio.ensure_future(self._serve_large(head, handler, self._cutter.keep(frame))), _as_it_is)
+
+    async def _serve_large(self, head: RequestHead, handler: Handler, frame: memoryview) -> EncodedResponse | None:
+        api, version, _, size = head
+        threads = self.shared.codec_threads
+        try:
+            request = await threads.run(lambda: parse_request(api, version, frame, size))
+            split = split_of(api, version)
+            if split is not None and split.is_needed(request):
+                response = await serve_in_pieces(split, request, lambda part: handler(self, part, version))
+            else:
+                response = handler(self, request, version)
+                self._no_longer_busy()
+                if isinstance(response, AnswerLater):
+                    response = response.answer(await response.awaited)
+                elif isinstance(response, CoroutineType):
+                    response = await response
+            if response is None:
+                return None
+            return EncodedResponse(await threads.run(lambda: _pieces(head, response)))
+        finally:
+            self._no_longer_busy()
+
+    def _no_longer_busy(self) -> None:
+        if self.is_busy:
+            self.is_busy = False
+            self.reserve(self._cutter.wanted_bytes)
+            self._reconsider()
 
     def _take_token(self, frame: memoryview, log_in: LogIn) -> None:
         """Process a login message after SaslHandshake 0: a raw frame without a request header, as is its response."""
@@ -246,6 +291,8 @@ class KafkaConnection(Connection):
 
 
 def _pieces(head: RequestHead, response: Any) -> Pieces:
+    if isinstance(response, EncodedResponse) or response is None:
+        return response or []
     # The only bodies in responses are slices of a log.
     return cast(Pieces, encode_response(head.api, head.version, head.correlation_id, response))
 

@@ -67,6 +67,7 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
@@ -139,7 +140,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
-    errors.TooManyLogins: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.TooManyLogins: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
 }
 

@@ -118,6 +118,7 @@ def describe_topic_partitions(
             response.topics.append(
                 pages.DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_ID)
             )
+            left -= 1  # a page has an end, whatever it shows
             continue
         topic = topics.get(caller, name)
         numbers = range(len(topic.partitions))[start : start + left]

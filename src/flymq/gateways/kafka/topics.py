@@ -8,6 +8,7 @@ from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.settings import described, to_flymq, with_kafka_defaults
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError, InvalidPartitions, InvalidReplicationFactor, InvalidRequest
 from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import create_partitions as growth
@@ -23,7 +24,9 @@ async def create_topics(
 ) -> creation.CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = []
+    turn = TimeSlice()
     for wanted in {topic.name: topic for topic in request.topics}.values():
+        await turn.yield_if_over()
         try:
             if times[wanted.name] > 1:
                 raise InvalidRequest(f"the topic {wanted.name!r} is in the request {times[wanted.name]} times")

@@ -254,13 +254,14 @@ def list_transactions(
 ) -> listing.ListTransactionsResponse:
     known = set(_STATES.values())
     states = set(request.state_filters) & known
+    producer_ids = set(request.producer_id_filters)
     now_ms = connection.shared.clock.now_ms()
     found = []
     for name, value in connection.service.transactions.all(connection.caller):
         age_ms = now_ms - value.began_at_ms if value.began_at_ms >= 0 else -1
         if (
             (not request.state_filters or _STATES[value.state] in states)
-            and (not request.producer_id_filters or value.producer.producer_id in request.producer_id_filters)
+            and (not producer_ids or value.producer.producer_id in producer_ids)
             and (request.duration_filter < 0 or age_ms > request.duration_filter)
         ):
             found.append(listing.TransactionState(name, value.producer.producer_id, _STATES[value.state]))

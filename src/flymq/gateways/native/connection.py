@@ -14,7 +14,9 @@ from flymq.broker.service.records import Slice
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
 from flymq.gateways.deadlines import Unfinished
+from flymq.gateways.native.large_requests import SPLIT_BYTES, SPLITS
 from flymq.gateways.outbox import Buffer
+from flymq.gateways.pieces import Split, serve_in_pieces
 from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
 from flymq.wire.first_bytes import Speaks
 from flymq.wire.native.codec import decode_request, encode_answer, encode_error, peek_id
@@ -84,7 +86,8 @@ class NativeConnection(Connection):
         self.send_gathered()
         if is_lost:  # the start of the next frame is unknown
             self.close_when_sent()
-        self.reserve(self._cutter.wanted_bytes)
+        if not self.is_busy:  # else its memory is in use until it is served
+            self.reserve(self._cutter.wanted_bytes)
 
     @property
     def unfinished(self) -> Unfinished | None:
@@ -126,6 +129,11 @@ class NativeConnection(Connection):
                 raise UnknownOpcode(f"{Opcode(opcode).name} is not supported by this broker")
             if not self.is_logged_in and opcode not in _BEFORE_LOGIN:
                 raise Unauthenticated(f"{Opcode(opcode).name} before AUTHENTICATE")
+            if len(payload) > SPLIT_BYTES and (split := SPLITS.get(opcode)) is not None and split.is_needed(request):
+                if (kept := self._cutter.keep(payload)) is not payload:
+                    request = decode_request(opcode, kept)  # again: the first one has views of the scratch memory
+                self._answer_later(opcode, request.id, began_s, self._in_pieces(split, request, handler))
+                return
             result = handler(self, request)
         except FlyMQError as error:
             self._reply_error(error, peek_id(payload))
@@ -141,6 +149,19 @@ class NativeConnection(Connection):
             self._answer_later(opcode, request.id, began_s, result)
         else:
             self._answer_later(opcode, request.id, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
+
+    def _in_pieces(self, split: Split, request: Message, handler: Handler) -> AnswerLater:
+        """Serve a request with many elements in pieces; those behind it wait, as their order matters."""
+        self.is_busy = True
+        return AnswerLater(asyncio.ensure_future(self._serve_large(split, request, handler)), _as_it_is)
+
+    async def _serve_large(self, split: Split, request: Message, handler: Handler) -> Any:
+        try:
+            return await serve_in_pieces(split, request, lambda part: handler(self, part))
+        finally:
+            self.is_busy = False
+            self.reserve(self._cutter.wanted_bytes)
+            self._reconsider()
 
     def _answer_later(self, opcode: int, request_id: int, began_s: float, later: AnswerLater) -> None:
         def answer(done: Awaited) -> None:

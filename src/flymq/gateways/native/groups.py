@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
+from flymq.broker.safety import wait_safe
 from flymq.broker.service.groups import NO_OFFSET, Committer, GroupPosition, NewOffset, OffsetValue, WantedMember
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.native.connection import NativeConnection
-from flymq.model.errors import FlyMQError
+from flymq.host.time_slices import TimeSlice
+from flymq.model.errors import FlyMQError, RequestTooLarge
 from flymq.model.names import TopicPartition, by_topic
 from flymq.wire.native.messages import groups as wire
 from flymq.wire.native.messages.fields import Failure, TopicPartitions
 from flymq.wire.native.messages.records import OffsetQuery
 from flymq.wire.native.messages.session import Done
+
+PARTITIONS_MAX = 10_000
+"""Maximum number of partitions in the requests of one member."""
 
 # --- membership -----------------------------------------------------------------------------------------------------
 
@@ -21,7 +26,7 @@ from flymq.wire.native.messages.session import Done
 async def subscribe(connection: NativeConnection, request: wire.Subscribe) -> wire.SubscribeAnswer:
     groups = connection.service.groups
     member = WantedMember(
-        request.topics,
+        list(dict.fromkeys(request.topics)),
         _flatten(request.owned),
         bytes(request.user_data),
         request.assignors,
@@ -168,22 +173,27 @@ def delete_group(connection: NativeConnection, request: wire.DeleteGroup) -> Don
     return Done() if safe is None else AnswerLater(safe, lambda _: Done())
 
 
-def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets) -> wire.ResetOffsetsAnswer | AnswerLater:
+async def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets) -> wire.ResetOffsetsAnswer:
     """Reset the offsets of a group without members to positions, timestamps or offsets."""
     groups = connection.service.groups
     groups.check_empty(connection.caller, request.group)
-    parts = [_find_reset(connection, query) for query in request.partitions]
-    parts += [_check_reset(connection, part) for part in request.offsets]
-    answer = wire.ResetOffsetsAnswer(partitions=parts)
+    turn = TimeSlice()
+    parts = []
+    for query in request.partitions:
+        parts.append(_find_reset(connection, query))
+        await turn.yield_if_over()
+    for part in request.offsets:
+        parts.append(_check_reset(connection, part))
+        await turn.yield_if_over()
     targets = {
         TopicPartition(part.topic, part.partition): NewOffset(part.offset, part.leader_epoch, part.metadata)
         for part in parts
         if part.error is None
     }
-    if request.validate_only or not targets:
-        return answer
-    _, safe = groups.commit(connection.caller, request.group, Committer(), targets)
-    return answer if safe is None else AnswerLater(safe, lambda _: answer)
+    if targets and not request.validate_only:
+        _, safe = groups.commit(connection.caller, request.group, Committer(), targets)
+        await wait_safe(safe)
+    return wire.ResetOffsetsAnswer(partitions=parts)
 
 
 def _find_reset(connection: NativeConnection, query: OffsetQuery) -> wire.CommittedOffset:
@@ -211,5 +221,7 @@ def to_topics(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
     return [TopicPartitions(topic, numbers) for topic, numbers in by_topic(partitions).items()]
 
 
-def _flatten(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
+def _flatten(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:
+    if sum(len(entry.partitions) for entry in topics) > PARTITIONS_MAX:
+        raise RequestTooLarge(f"more than {PARTITIONS_MAX} partitions of one member", hint="Start more members.")
     return [TopicPartition(entry.topic, number) for entry in topics for number in entry.partitions]

@@ -13,7 +13,18 @@ from typing import Any, Protocol
 from flymq.model.errors import InvalidRequest
 from flymq.wire.kafka.apis import Api
 from flymq.wire.kafka.framing import RESPONSE_HEAD_SIZE, seal_response
-from flymq.wire.kafka.values import Body, Buffer, CompactReader, CompactWriter, Reader, Writer
+from flymq.wire.kafka.values import ELEMENTS_MAX, Body, Buffer, CompactReader, CompactWriter, Reader, Writer
+
+_ELEMENTS_MAX_OF: dict[int, int] = {
+    Api.PRODUCE: 10_000,
+    Api.FETCH: 20_000,
+    Api.JOIN_GROUP: 1_000,
+    Api.ADD_PARTITIONS_TO_TXN: 5_000,
+    Api.CREATE_TOPICS: 20_000,
+    Api.CONSUMER_GROUP_HEARTBEAT: 20_000,
+    Api.SYNC_GROUP: 10_000,
+}
+"""Less than others may have: they are served as a whole."""
 
 
 class Messages(Protocol):
@@ -37,10 +48,11 @@ def messages_of(api: int) -> Messages:
 def parse_request(api: int, version: int, request: memoryview, head_size: int) -> Any:
     """Return the request whose body starts after `head_size` bytes. Its record batches are views of `request`."""
     messages = messages_of(api)
+    elements_max = _ELEMENTS_MAX_OF.get(api, ELEMENTS_MAX)
     try:
         if version < messages.COMPACT_FROM:
-            return messages.parse_request(Reader(request, head_size), version)
-        reader = CompactReader(request, head_size)
+            return messages.parse_request(Reader(request, head_size, elements_max), version)
+        reader = CompactReader(request, head_size, elements_max)
         reader.end()
         return messages.parse_request(reader, version)
     except (StructError, IndexError):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sized
 from struct import Struct
 from typing import Any, Protocol
 
-from flymq.model.errors import InvalidRequest
+from flymq.model.errors import InvalidRequest, RequestTooLarge
 
 Buffer = bytes | bytearray | memoryview
 
@@ -30,6 +30,11 @@ class Body(Protocol):
 
 
 Records = Buffer | Body
+
+ELEMENTS_MAX = 100_000
+"""Maximum number of elements in all arrays of a request: ten times the partitions that a broker is made for."""
+
+_TAGS_MAX = 100  # tagged fields of one struct
 
 NO_ID = bytes(16)
 """A topic id is its 16 bytes; this is the null id."""
@@ -44,12 +49,13 @@ class Reader:
     On the hot path of every request, so the sizes are read inline, without a call for each.
     """
 
-    __slots__ = ("_at", "_buffer", "_end")
+    __slots__ = ("_at", "_buffer", "_elements_left", "_end")
 
-    def __init__(self, buffer: memoryview, at: int = 0) -> None:
+    def __init__(self, buffer: memoryview, at: int = 0, elements_max: int = ELEMENTS_MAX) -> None:
         self._buffer = buffer
         self._at = at
         self._end = len(buffer)
+        self._elements_left = elements_max
 
     def unpack(self, form: Struct) -> tuple[Any, ...]:
         """Read several values of fixed size at once. Beyond the end it raises `struct.error`."""
@@ -95,6 +101,9 @@ class Reader:
         count = self._size()
         if not 0 <= count <= self._end - self._at:
             raise InvalidRequest(f"an array of {count} elements where {self._end - self._at} bytes are left")
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise _too_many(count)
         return count
 
     def nullable_count(self) -> int:
@@ -102,6 +111,10 @@ class Reader:
         count = self._size()
         if count > self._end - self._at:
             raise InvalidRequest(f"an array of {count} elements where {self._end - self._at} bytes are left")
+        if count > 0:
+            self._elements_left -= count
+            if self._elements_left < 0:
+                raise _too_many(count)
         return count
 
     def int32s(self) -> list[int]:
@@ -130,6 +143,12 @@ class Reader:
         self._at = at + 4
         size: int = _I32.unpack_from(self._buffer, at)[0]
         return size
+
+
+def _too_many(count: int) -> RequestTooLarge:
+    return RequestTooLarge(
+        f"an array of {count} elements, which makes too many for one request", hint="Send several smaller requests."
+    )
 
 
 class CompactReader(Reader):
@@ -166,9 +185,15 @@ class CompactReader(Reader):
         if not self._buffer[at]:  # no tags, as nearly always
             self._at = at + 1
             return
-        for _ in range(self.varint()):
+        for _ in range(self._tag_count()):
             self.varint()
             self.take(self.varint())
+
+    def _tag_count(self) -> int:
+        count = self.varint()
+        if count > _TAGS_MAX:
+            raise InvalidRequest(f"{count} tagged fields in one struct")
+        return count
 
     def tags(self) -> Iterator[tuple[int, Reader]]:
         at = self._at
@@ -178,9 +203,9 @@ class CompactReader(Reader):
         return self._some_tags()
 
     def _some_tags(self) -> Iterator[tuple[int, Reader]]:
-        for _ in range(self.varint()):
+        for _ in range(self._tag_count()):
             tag = self.varint()
-            yield tag, CompactReader(self.take(self.varint()))
+            yield tag, CompactReader(self.take(self.varint()), elements_max=self._elements_left)
 
 
 class Writer(bytearray):

@@ -11,6 +11,7 @@ from flymq.model.errors import (
     BrokenFrame,
     FlyMQError,
     InvalidRequest,
+    RequestTooLarge,
     UnknownBrokerError,
     UnknownOpcode,
     UnknownRetriableError,
@@ -29,6 +30,22 @@ _ANSWERS: dict[int, Decoder[Any]] = {
     **{opcode: Decoder(message) for opcode, message in UNASKED.items()},
 }
 _ERRORS = all_errors()
+
+
+_SMALL_BYTES = 512 << 10  # every request may be so large
+_PEEKED_BYTES_MAX = 64 << 10
+_ID_BYTES = {**dict.fromkeys(range(0x80), 4), 0xCC: 5, 0xCD: 6, 0xCE: 8}
+"""Size of the key `id` and its number, by the first byte of the number."""
+
+CONTROL_BYTES_MAX = 4 << 20
+"""Maximum size of a request without records."""
+_BYTES_MAX_OF: dict[int, int] = {
+    Opcode.PRODUCE: 1 << 32,
+    Opcode.PRODUCE_BATCH: 1 << 32,
+    # Their arrays are nested, so the size of one does not limit the others.
+    Opcode.SUBSCRIBE: 512 << 10,
+    Opcode.SYNC: 512 << 10,
+}
 
 
 class _IdOnly(Struct):
@@ -68,11 +85,25 @@ def decode_request(opcode: int, payload: bytes | bytearray | memoryview) -> Mess
     decoder = _REQUESTS.get(opcode)
     if decoder is None:
         raise UnknownOpcode(f"opcode {opcode:#04x} is not a request of this protocol")
+    if len(payload) > _SMALL_BYTES:
+        _check_size(opcode, len(payload))
     try:
         request: Message = decoder.decode(payload)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"{Opcode(opcode).name}: {_reason(error)}") from None
     return request
+
+
+def _check_size(opcode: int, size: int) -> None:
+    bytes_max = _BYTES_MAX_OF.get(opcode, CONTROL_BYTES_MAX)
+    if size > bytes_max:
+        raise RequestTooLarge(
+            f"{Opcode(opcode).name} has {size} bytes, the limit is {bytes_max}", hint="Send several smaller requests."
+        )
+
+
+def _has_id_first(payload: bytes | bytearray | memoryview) -> bool:
+    return 0x80 < payload[0] < 0x90 and payload[1:4] == b"\xa2id" and payload[4] in _ID_BYTES
 
 
 def decode_answer(opcode: int, payload: bytes | bytearray | memoryview) -> Message:
@@ -89,6 +120,8 @@ def decode_answer(opcode: int, payload: bytes | bytearray | memoryview) -> Messa
 
 def peek_id(payload: bytes | bytearray | memoryview) -> int:
     """Return the id of a request that could not be decoded, or 0, so that the error can be matched to its request."""
+    if len(payload) > _PEEKED_BYTES_MAX:  # most clients send the id first
+        payload = b"\x81" + bytes(payload[1 : 1 + _ID_BYTES[payload[4]]]) if _has_id_first(payload) else b""
     try:
         return _ID.decode(payload).id
     except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -43,7 +43,7 @@ from flymq.record.record import RecordLike
 _ACKS = {AcksName.NONE: Acks.NONE, AcksName.LEADER: Acks.LEADER, AcksName.ALL: Acks.ALL}
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
 _REPLAYED = "Idempotency-Replayed"
-RECORDS_AT_ONCE = 1_000
+RECORDS_AT_ONCE = 500
 _RECORD_OVERHEAD = 36
 """The maximum size of a record's lengths, timestamp and offset in a batch."""
 

@@ -13,7 +13,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 _BLOCK_BYTES = 256 << 10  # per block of lines: about 2 ms of work
 _TOO_LARGE = "Send smaller requests, or increase `rest.body_bytes_max`."
-_BLOCK_LINES_MAX = 1_000  # the same for short lines
+_BLOCK_LINES_MAX = 500  # the same for short lines
 OBJECTS_MAX = 50_000
 """Maximum number of objects that are decoded at once: about 20 ms of work."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -14,6 +14,12 @@ I32 = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Offset = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 PartitionIndex = Annotated[int, Meta(ge=0, lt=1 << 31)]
+
+T = TypeVar("T")
+ELEMENTS_MAX = 20_000
+"""Maximum length of an array in a request: twice the partitions that a broker is made for."""
+Many = Annotated[list[T], Meta(max_length=ELEMENTS_MAX)]
+"""An array in a request. A longer one is refused before it is decoded."""
 
 if TYPE_CHECKING:
     Bin: TypeAlias = bytes | bytearray | memoryview

@@ -12,6 +12,7 @@ from flymq.wire.native.messages.fields import (
     U32,
     Bin,
     Failure,
+    Many,
     Message,
     Offset,
     Part,
@@ -33,13 +34,13 @@ class Subscribe(Request):
     """
 
     group: str
-    topics: list[str]
+    topics: Many[str]
     member: str = ""
     instance: str = ""
     session_timeout_ms: U32 = 30_000
     rebalance_timeout_ms: U32 = 60_000
-    assignors: list[str] = []
-    owned: list[TopicPartitions] = []
+    assignors: Many[str] = []
+    owned: Many[TopicPartitions] = []
     user_data: Bin = EMPTY
 
 
@@ -67,7 +68,7 @@ class MemberAssignment(RequestPart):
     """The assignment of one member."""
 
     member: str
-    partitions: list[TopicPartitions] = []
+    partitions: Many[TopicPartitions] = []
 
 
 class Sync(Request):
@@ -76,7 +77,7 @@ class Sync(Request):
     group: str
     member: str
     generation: I32
-    assignments: list[MemberAssignment] = []
+    assignments: Many[MemberAssignment] = []
 
 
 class SyncAnswer(Message):
@@ -114,7 +115,7 @@ class Commit(Request):
     """Commit offsets. Without a member id: a simple commit, allowed while the group has no members."""
 
     group: str
-    offsets: list[OffsetToCommit]
+    offsets: Many[OffsetToCommit]
     member: str = ""
     generation: I32 = NO_GENERATION
 
@@ -137,7 +138,7 @@ class FetchOffsets(Request):
     """The committed offsets of a group; null requests all its partitions."""
 
     group: str
-    partitions: list[PartitionRef] | None = None
+    partitions: Many[PartitionRef] | None = None
     require_stable: bool = True
 
 
@@ -227,8 +228,8 @@ class ResetOffsets(Request):
     """Reset the offsets of a group without members: to a position or time, or to `offset` if it is set."""
 
     group: str
-    partitions: list[OffsetQuery] = []
-    offsets: list[OffsetToCommit] = []
+    partitions: Many[OffsetQuery] = []
+    offsets: Many[OffsetToCommit] = []
     validate_only: bool = False
 
 

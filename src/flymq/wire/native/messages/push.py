@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from flymq.model.delivery import Isolation
 from flymq.wire.native.messages.fields import U32, Message, Offset, PartitionIndex, Request, RequestPart
 from flymq.wire.native.messages.records import FetchedPartition
@@ -19,7 +23,7 @@ class StartPush(Request):
     """Push batches of these partitions as they arrive. The reader chooses the subscription ids."""
 
     subscription: U32
-    partitions: list[PushPartition]
+    partitions: Annotated[list[PushPartition], Meta(max_length=5_000)]
     credit_bytes: U32
     max_bytes: U32 = 1 << 20
     isolation: Isolation = Isolation.READ_COMMITTED

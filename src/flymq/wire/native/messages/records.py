@@ -18,6 +18,7 @@ from flymq.wire.native.messages.fields import (
     U32,
     Bin,
     Failure,
+    Many,
     Message,
     Offset,
     Part,
@@ -41,7 +42,7 @@ class Produce(Request):
     """nil is a tombstone; it must be given, so that a forgotten value does not delete a key."""
     key: Bin | None = None
     partition: Annotated[int, Meta(ge=-1, lt=1 << 31)] = ANY_PARTITION
-    headers: list[tuple[str, Bin | None]] = []
+    headers: Many[tuple[str, Bin | None]] = []
     timestamp: I64 = NO_TIMESTAMP
     acks: Acks = Acks.LEADER
 
@@ -66,7 +67,7 @@ class PartitionBatches(RequestPart):
 class ProduceBatch(Request):
     """Record batches for several partitions; each partition succeeds or fails on its own."""
 
-    partitions: list[PartitionBatches]
+    partitions: Many[PartitionBatches]
     acks: Acks = Acks.LEADER
     timeout_ms: U32 = 30_000
     transactional_id: str = ""
@@ -123,7 +124,7 @@ class FetchPartition(RequestPart):
 class Fetch(Request):
     """Fetch batches of several partitions. Waits up to `max_wait_ms` until `min_bytes` are available."""
 
-    partitions: list[FetchPartition]
+    partitions: Annotated[list[FetchPartition], Meta(max_length=10_000)]
     min_bytes: U32 = 1
     max_wait_ms: U32 = 0
     max_bytes: U32 = 16 << 20
@@ -166,7 +167,7 @@ class OffsetQuery(RequestPart):
 class ListOffsets(Request):
     """List offsets by position or by timestamp."""
 
-    partitions: list[OffsetQuery]
+    partitions: Many[OffsetQuery]
     isolation: Isolation = Isolation.READ_COMMITTED
 
 
@@ -198,7 +199,7 @@ class DeleteRecordsPartition(RequestPart):
 class DeleteRecords(Request):
     """Delete the oldest records."""
 
-    partitions: list[DeleteRecordsPartition]
+    partitions: Many[DeleteRecordsPartition]
 
 
 class RecordsDeleted(Part):

@@ -3,11 +3,28 @@
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
 
-from flymq.wire.native.messages.fields import EMPTY, I32, I64, NO_EPOCH, U16, U32, Bin, Failure, Message, Part, Request
+from typing import Annotated
+
+from msgspec import Meta
+
+from flymq.wire.native.messages.fields import (
+    EMPTY,
+    I32,
+    I64,
+    NO_EPOCH,
+    U16,
+    U32,
+    Bin,
+    Failure,
+    Many,
+    Message,
+    Part,
+    Request,
+)
 
 NO_BROKER = -1
 
-Settings = dict[str, str | int | None]
+Settings = Annotated[dict[str, str | int | None], Meta(max_length=1_000)]
 
 
 class CreateTopic(Request):
@@ -106,7 +123,7 @@ class AddPartitions(Request):
 class Metadata(Request):
     """Partition leaders. `topics` null requests all; `auto_create` creates missing ones if the broker allows it."""
 
-    topics: list[str] | None = None
+    topics: Many[str] | None = None
     auto_create: bool = False
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from flymq.wire.native.messages.fields import I32, I64, U32, Message, Offset, Request, RequestPart
+from flymq.wire.native.messages.fields import I32, I64, U32, Many, Message, Offset, Request, RequestPart
 from flymq.wire.native.messages.groups import NO_GENERATION, OffsetToCommit
 
 ProducerEpoch = Annotated[int, Meta(ge=-1, lt=1 << 15)]
@@ -65,7 +65,7 @@ class TxnCommitOffsets(Request):
     producer_id: I64
     producer_epoch: ProducerEpoch
     group: str
-    offsets: list[OffsetToCommit]
+    offsets: Many[OffsetToCommit]
     member: str = ""
     generation: I32 = NO_GENERATION
 
@@ -83,4 +83,4 @@ class CommitAttempts(Request):
 
     query: str
     batch: Offset
-    attempts: list[AttemptToCommit] = []
+    attempts: Many[AttemptToCommit] = []
