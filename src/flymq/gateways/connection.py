@@ -329,6 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         """Leave further requests for the next turn; nothing is read until then."""
         requests.close()
         self._is_behind = True
+        self._reconsider()
 
     def _next_turn(self) -> None:
         self._has_turn = False

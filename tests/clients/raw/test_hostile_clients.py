@@ -6,6 +6,7 @@ import http.client
 import re
 import socket
 import struct
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,12 +17,20 @@ import pytest
 from benchmarks.raw_client import RawClient
 
 from flymq.broker.access.passwords import hash_password
+from flymq.model.delivery import Acks
 from flymq.record.batch import encode_batch
 from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.framing import frame_header
 from flymq.wire.native.messages.push import PushPartition, StartPush
-from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch
+from flymq.wire.native.messages.records import (
+    AT_LATEST,
+    ListOffsets,
+    OffsetQuery,
+    PartitionBatches,
+    Produce,
+    ProduceBatch,
+)
 from flymq.wire.native.messages.session import Authenticate, AuthenticateAnswer, Done, ErrorAnswer, Ping
 from flymq.wire.native.messages.topics import CreateTopic, ListTopics
 from flymq.wire.native.opcodes import Opcode
@@ -241,17 +250,40 @@ def test_a_client_that_does_not_read_stops_being_served_and_holds_little_memory(
         for number in range(200):
             client.ask(CreateTopic(topic=f"a-topic-with-a-rather-long-name-{number}", partitions=1))
         attacker.setblocking(False)
-        request, sent = bytes(encode_request(ListTopics())) * 10_000, 0
-        quiet = 0
+        request = bytes(encode_request(ListTopics())) * 10_000
+        sent = quiet = 0
         while quiet < 1000:  # until the broker takes nothing more: its answers would have 10 KB each
             try:
-                sent += attacker.send(request)
+                sent += attacker.send(memoryview(request)[sent % len(request) :])
                 quiet = 0
             except BlockingIOError:
                 quiet += 1
                 client.ask(Ping())
         assert sent < 20 * MB
         assert metric(broker, "flymq_buffer_bytes") < 10 * MB
+
+
+def test_requests_without_answers_are_served_in_turns_too() -> None:
+    with running_broker() as broker, client_of(broker) as client:
+        client.ask(CreateTopic(topic="orders", partitions=1))
+        unanswered = bytes(encode_request(Produce(topic="orders", value=b"", acks=Acks.NONE)))
+        client.socket.sendall(unanswered * 5000 + bytes(encode_request(Ping(id=7))))
+        assert client.receive().id == 7
+        found = client.ask(ListOffsets(partitions=[OffsetQuery("orders", 0, AT_LATEST)]))
+        assert found.partitions[0].offset == 5000
+
+
+def test_a_client_that_has_said_all_gets_all_answers() -> None:
+    with running_broker() as broker, client_of(broker) as client:
+        pings = b"".join(bytes(encode_request(Ping(id=number))) for number in range(20_000))
+        sending = threading.Thread(target=client.socket.sendall, args=(pings,))
+        sending.start()
+        assert [client.receive().id for _ in range(20_000)] == list(range(20_000))
+        sending.join()
+        client.socket.sendall(pings[:100_000])
+        client.socket.shutdown(socket.SHUT_WR)
+        assert [client.receive().id for _ in range(1000)] == list(range(1000))
+        assert is_closed(client.socket)
 
 
 def test_a_push_with_endless_credit_waits_for_a_client_that_does_not_read() -> None:
