@@ -40,7 +40,7 @@ EXPIRY_REASONS = {
 BYTES_MAX_BEFORE_LOGIN = 16 << 10
 """Maximum size of a request before the client has logged in."""
 
-TURN_S = 0.002
+TURN_S = 0.005
 """How long requests of one connection are served before other connections have their turn."""
 
 Awaited = asyncio.Future[Any] | PromptFuture[Any]
@@ -113,6 +113,8 @@ class Connection(asyncio.BufferedProtocol):
         self._awaits_memory = False
         self.is_busy = False
         """Whether a large request is being served; those behind it wait."""
+        self.must_stop = False
+        """Whether no further request is served in this turn."""
         self._is_behind = False  # received requests are left for the next turn
         self._has_turn = False  # the next turn is scheduled
         self._is_at_end = False  # the client has sent EOF
@@ -155,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_when_sent(self) -> None:
         """Flush, then close; read nothing more."""
-        self._ends_when_sent = True
+        self._ends_when_sent = self.must_stop = True
         self._reconsider()
 
     def abort(self) -> None:
@@ -229,6 +231,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._reconsider()
 
         self._awaited[awaited] = None
+        if len(self._awaited) >= self.shared.limits.inflight_max:
+            self.must_stop = True
         awaited.add_done_callback(done)
 
     # --- backpressure
@@ -293,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _must_pause(self) -> bool:
-        return self._is_behind or self._is_blocked()
+        return self._is_blocked()
 
     def _reconsider(self) -> None:
         """Pause or resume reading."""
@@ -316,17 +320,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- turns
 
-    def turn_is_over(self, began_s: float) -> bool:
-        """Whether to leave further requests for the next turn: others wait, or this client must wait."""
-        return (
-            self.shared.clock.monotonic_s() - began_s > TURN_S
-            or self._ends_when_sent
-            or self.is_busy
-            or len(self._awaited) >= self.shared.limits.inflight_max
-        )
+    def begin_turn(self) -> float:
+        """Return the current time. The turn ends `TURN_S` later, or when `must_stop` is set."""
+        self.must_stop = False
+        self.last_active_s = now_s = self.shared.clock.monotonic_s()
+        return now_s
 
     def leave_rest(self, requests: Generator[Any]) -> None:
-        """Leave further requests for the next turn; nothing is read until then."""
+        """Leave further requests for the next turn."""
         requests.close()
         self._is_behind = True
         self._reconsider()

@@ -18,7 +18,7 @@ from typing import Any, cast
 from flymq.broker.access.login import Login
 from flymq.broker.service.records import Slice, WaitingFetch
 from flymq.broker.service.service import Service
-from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
+from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, Connection, SharedByConnections
 from flymq.gateways.deadlines import Unfinished
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
@@ -46,6 +46,7 @@ LogIn = Callable[["KafkaConnection", bytes], Coroutine[Any, Any, bytes]]
 _NAMES = {api.value: api.name.lower() for api in Api}
 _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
 _LAST = {int(api): versions.last for api, versions in CODECS.items()}
+_PRODUCE = int(Api.PRODUCE)  # an enum is slow to compare
 _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
 
 
@@ -94,12 +95,13 @@ class KafkaConnection(Connection):
         self._serve_all(self._cutter.resume())
 
     def _serve_all(self, requests: Generator[memoryview]) -> None:
-        self.last_active_s = began_s = self.shared.clock.monotonic_s()
+        began_s = self.begin_turn()
+        clock, ends_s = self.shared.clock.monotonic_s, began_s + TURN_S
         self.gather()
         try:
             for request in requests:
                 self._serve(request)
-                if self.turn_is_over(began_s):
+                if self.must_stop or clock() > ends_s:
                     self.leave_rest(requests)
                     break
         except FlyMQError as error:
@@ -141,7 +143,7 @@ class KafkaConnection(Connection):
         if not self.caller.client_id:
             self.caller.client_id = parse_client_id(frame, head)
         began_s = self.shared.clock.monotonic_s()
-        if len(frame) > LARGE_BYTES and api != Api.PRODUCE:
+        if len(frame) > LARGE_BYTES and api != _PRODUCE:
             self._answer_later(head, began_s, self._in_threads(head, handler, frame))
             return
         request = parse_request(api, version, frame, size)
@@ -166,7 +168,7 @@ class KafkaConnection(Connection):
 
     def _in_threads(self, head: RequestHead, handler: Handler, frame: memoryview) -> AnswerLater:
         """Serve a request with many elements; those behind it wait, as their order matters."""
-        self.is_busy = True
+        self.is_busy = self.must_stop = True
         return AnswerLater(asyncio.ensure_future(self._serve_large(head, handler, self._cutter.keep(frame))), _as_it_is)
 
     async def _serve_large(self, head: RequestHead, handler: Handler, frame: memoryview) -> EncodedResponse | None:

@@ -16,8 +16,10 @@ SPLIT_BYTES = 512
 
 _BY_PARTITION = Split(("topics", "partitions"), ("topics", "partitions"))
 
+_PRODUCE = int(Api.PRODUCE)  # on the hot path: an enum is slow to compare
+_SPLIT_PRODUCE = Split(("topic_data", "partition_data"), ("responses", "partition_responses"))
+
 SPLITS: dict[int, Split] = {
-    Api.PRODUCE: Split(("topic_data", "partition_data"), ("responses", "partition_responses")),
     Api.METADATA: Split(("topics",), ("topics",)),
     Api.LIST_OFFSETS: _BY_PARTITION,
     Api.OFFSET_FOR_LEADER_EPOCH: _BY_PARTITION,
@@ -50,6 +52,8 @@ _DELETE_TOPICS = Split(("topic_names",), ("responses",))
 
 def split_of(api: int, version: int) -> Split | None:
     """Return how requests of this version are split; None if they are served as a whole."""
+    if api == _PRODUCE:
+        return _SPLIT_PRODUCE
     if api == Api.OFFSET_FETCH:
         return _OFFSET_FETCH_OF_GROUPS if version >= _OFFSET_FETCH_OF_GROUPS_FROM else _OFFSET_FETCH
     if api == Api.DELETE_TOPICS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flymq.broker.service.records import Slice
 from flymq.broker.service.service import Service
-from flymq.gateways.connection import AnswerLater, Awaited, Connection, SharedByConnections
+from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, Connection, SharedByConnections
 from flymq.gateways.deadlines import Unfinished
 from flymq.gateways.native.large_requests import SPLIT_BYTES, SPLITS
 from flymq.gateways.outbox import Buffer
@@ -71,13 +71,14 @@ class NativeConnection(Connection):
         self._serve_all(self._cutter.resume())
 
     def _serve_all(self, frames: Generator[Frame]) -> None:
-        self.last_active_s = began_s = self.shared.clock.monotonic_s()
+        began_s = self.begin_turn()
+        clock, ends_s = self.shared.clock.monotonic_s, began_s + TURN_S
         self.gather()
         is_lost = False
         try:
             for frame in frames:
                 self._serve(frame, began_s)
-                if self.turn_is_over(began_s):
+                if self.must_stop or clock() > ends_s:
                     self.leave_rest(frames)
                     break
         except FlyMQError as error:
@@ -152,7 +153,7 @@ class NativeConnection(Connection):
 
     def _in_pieces(self, split: Split, request: Message, handler: Handler) -> AnswerLater:
         """Serve a request with many elements in pieces; those behind it wait, as their order matters."""
-        self.is_busy = True
+        self.is_busy = self.must_stop = True
         return AnswerLater(asyncio.ensure_future(self._serve_large(split, request, handler)), _as_it_is)
 
     async def _serve_large(self, split: Split, request: Message, handler: Handler) -> Any:
