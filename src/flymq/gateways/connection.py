@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         While there is no memory, nothing is read.
         """
         share = self._share
-        if wanted_bytes != share.reserved and not self._awaits_memory:
+        if wanted_bytes != share.reserved and not self._awaits_memory and self._transport is not None:
             share.release()
             if wanted_bytes and not share.reserve(wanted_bytes, self._memory_granted):
                 self._awaits_memory = True

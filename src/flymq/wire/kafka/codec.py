@@ -23,8 +23,9 @@ _ELEMENTS_MAX_OF: dict[int, int] = {
     Api.CREATE_TOPICS: 20_000,
     Api.CONSUMER_GROUP_HEARTBEAT: 20_000,
     Api.SYNC_GROUP: 10_000,
+    Api.DESCRIBE_CONFIGS: 10_000,
 }
-"""Less than others may have: they are served as a whole."""
+"""Less than others may have: they are served as a whole, or their responses are much larger."""
 
 
 class Messages(Protocol):
