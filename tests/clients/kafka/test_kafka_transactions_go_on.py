@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.clients.kafka.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.clients.kafka.peers import PEERS, WAIT_S
 from tests.clients.kafka.writers import WRITERS, Writer
 

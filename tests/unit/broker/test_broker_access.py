@@ -91,11 +91,11 @@ async def test_a_password_without_tls_is_refused_before_it_is_checked_unless_tha
 ) -> None:
     threads = CountingThreads()
     users = {"ada": hash_password("pw", salt=bytes(16))}
-    access = Access(threads, is_required=True, users=users)
+    access = Access(checks_in(threads), is_required=True, users=users)
     with pytest.raises(PlaintextLogin, match=r"auth\.plain_without_tls") as refused:
         await access.begin(PLAIN, "10.0.0.7").step(plain_message("ada", password))
     assert "TLS" in refused.value.hint
     assert threads.works == 0
     assert caplog.messages == ["login from 10.0.0.7 refused: the connection has no TLS"]
-    lenient = Access(threads, is_required=True, users=users, plain_without_tls=True)
+    lenient = Access(checks_in(threads), is_required=True, users=users, plain_without_tls=True)
     assert (await lenient.begin(PLAIN, "10.0.0.7").step(plain_message("ada", "pw"))).principal == "ada"
