@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Callable
 
+from flymq.host.event_loop import TimedEventLoop
 from flymq.host.host import system_host
 from flymq.host.process import raise_open_files_limit
 from flymq.server.assemble import Server, assemble
@@ -19,7 +20,8 @@ logger = logging.getLogger(__name__)
 def run(config: Config, on_ready: Callable[[Server], None]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code: 0 after a clean shutdown, 1 after a failed fsync."""
     set_up_logging(config.log)
-    return asyncio.run(_run(config, on_ready))
+    with asyncio.Runner(loop_factory=TimedEventLoop) as runner:
+        return runner.run(_run(config, on_ready))
 
 
 async def _run(config: Config, on_ready: Callable[[Server], None]) -> int:
