@@ -39,7 +39,9 @@ from flymq.wire.native.messages.records import (
     PartitionBatches,
     ProduceBatch,
 )
-from flymq.wire.native.messages.topics import AlterTopic, CreateTopic, DeleteTopic, Metadata
+from flymq.wire.native.messages.topics import AlterTopic, CreateTopic, Metadata
+
+Settings = dict[str, str | int | None]
 
 _MB = 1 << 20
 _ROUNDS = 3
@@ -72,11 +74,13 @@ def run(quick: bool = False) -> list[Row]:
 
 @contextmanager
 def _broker(*settings: str, data_dir: Path | None = None) -> Iterator[tuple[WatchedBroker, RawClient]]:
-    with tempfile.TemporaryDirectory(prefix="flymq-stalls-") as scratch:
-        with watched_broker(data_dir or Path(scratch), *settings) as broker:
-            client = RawClient(broker.port)
-            yield broker, client
-            client.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="flymq-stalls-", ignore_cleanup_errors=True) as scratch,
+        watched_broker(data_dir or Path(scratch), *settings) as broker,
+    ):
+        client = RawClient(broker.port)
+        yield broker, client
+        client.close()
 
 
 def _row(what: str, longest_ms: float) -> Row:
@@ -120,7 +124,7 @@ def _time_search(size: Size) -> list[Row]:
 def _deletion(size: Size) -> list[Row]:
     request = produce_request("fat", [(None, bytes(1000))] * 1000)
     with _broker(f"storage.checkpoint_interval_ms={_NEVER}") as (broker, client):
-        settings = {"retention.bytes": -1, "segment.bytes": 256 * _MB}
+        settings: Settings = {"retention.bytes": -1, "segment.bytes": 256 * _MB}
         _ask(client, CreateTopic(topic="fat", partitions=1, settings=settings))
         client.flood(request, size.deleted_mb, inflight=8)
         delete = DeleteRecords(partitions=[DeleteRecordsPartition("fat", 0, -1)])
@@ -130,10 +134,10 @@ def _deletion(size: Size) -> list[Row]:
 
 def _many_segments(size: Size) -> list[Row]:
     rows = []
-    with tempfile.TemporaryDirectory(prefix="flymq-stalls-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="flymq-stalls-", ignore_cleanup_errors=True) as scratch:
         directory = Path(scratch) / "data"
         with _broker(data_dir=directory) as (broker, client):
-            settings = {"segment.bytes": 1 << 14, "retention.ms": -1, "retention.bytes": -1}
+            settings: Settings = {"segment.bytes": 1 << 14, "retention.ms": -1, "retention.bytes": -1}
             _ask(client, CreateTopic(topic="split", partitions=1, settings=settings))
             request = produce_request("split", [(None, bytes(15_000))])
             client.flood(request, size.segments, inflight=16)
@@ -145,7 +149,8 @@ def _many_segments(size: Size) -> list[Row]:
 
             def expire() -> None:
                 _ask(client, AlterTopic(topic="split", settings={"retention.ms": 1}))
-                _wait_until(lambda: len(list(directory.glob("topics/split~*/0/*.log"))) < 5)
+                first = ListOffsets(partitions=[OffsetQuery("split", 0, -2)])
+                _wait_until(lambda: client.ask(first).partitions[0].offset > 0)
 
             longest_ms = _longest(broker, expire, rounds=1)
             rows.append(_row(f"retention of {size.segments} segments", longest_ms))
@@ -164,7 +169,7 @@ def _wait_until(is_so: Callable[[], bool], within_s: float = 60) -> None:
 
 def _many_partitions(size: Size) -> list[Row]:
     total = size.topics * size.partitions
-    with tempfile.TemporaryDirectory(prefix="flymq-stalls-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="flymq-stalls-", ignore_cleanup_errors=True) as scratch:
         directory = Path(scratch) / "data"
         rows = []
         with _broker(data_dir=directory) as (broker, client):
@@ -252,7 +257,9 @@ def _readers(size: Size) -> list[Row]:
         readers = [RawClient(broker.port) for _ in range(size.readers)]
         request = produce_request("news", [(None, bytes(100))])
 
-        def wake(offsets: Iterator[int] = iter(range(100))) -> None:
+        offsets = iter(range(_ROUNDS))
+
+        def wake() -> None:
             offset = next(offsets)
             fetch = bytes(encode_request(Fetch(partitions=[FetchPartition("news", 0, offset)], max_wait_ms=30_000)))
             for reader in readers:
@@ -274,8 +281,7 @@ def _readers(size: Size) -> list[Row]:
 
 def _compaction(size: Size) -> list[Row]:
     """Produce a small record now and then while a topic of many keys is compacted."""
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="flymq-stalls-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="flymq-stalls-", ignore_cleanup_errors=True) as scratch:
         directory = Path(scratch) / "data"
         fill_keys(directory, size.keys)
         settings = (f"storage.compaction_check_interval_ms={_OFTEN}", f"storage.checkpoint_interval_ms={_OFTEN}")
@@ -310,14 +316,12 @@ def _compaction(size: Size) -> list[Row]:
 def fill_keys(directory: Path, keys: int, per_batch: int = 150) -> None:
     """Write each key twice, in segments of 16 MB."""
     with _broker(f"storage.compaction_check_interval_ms={_NEVER}", data_dir=directory) as (_, client):
-        settings = {"cleanup.policy": "compact", "segment.bytes": 16 * _MB, "min.cleanable.ratio.percent": 1}
+        settings: Settings = {"cleanup.policy": "compact", "segment.bytes": 16 * _MB, "min.cleanable.ratio.percent": 1}
         _ask(client, CreateTopic(topic="table", partitions=1, settings=settings))
-        for round_ in range(2):
+        for value in (b"0" * 60, b"1" * 60):
             for first in range(0, keys, per_batch * 16):
                 frames = b"".join(
-                    produce_request(
-                        "table", [(b"key-%012d" % n, b"%d" % round_ * 60) for n in range(at, at + per_batch)]
-                    )
+                    produce_request("table", [(b"key-%012d" % key, value) for key in range(at, at + per_batch)])
                     for at in range(first, min(keys, first + per_batch * 16), per_batch)
                 )
                 client.socket.sendall(frames)

@@ -6,6 +6,8 @@ from flymq.record._plain import assign_batch as assign_batch
 from flymq.record._plain import encode_columns as encode_columns
 from flymq.record._plain import encode_kept as encode_kept
 from flymq.record._plain import encode_records as encode_records
+from flymq.record._plain import find_latest_time as find_latest_time
+from flymq.record._plain import find_time as find_time
 from flymq.record._plain import hash_keys as hash_keys
 from flymq.record._plain import murmur2 as murmur2
 from flymq.record._plain import parse_columns as parse_columns

@@ -285,6 +285,23 @@ def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns:
     )
 
 
+def find_time(section: Section, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record from `start_offset` on that is of this time or later."""
+    for offset, time_ms, *_ in _walk(section, start_offset):
+        if time_ms >= timestamp_ms:
+            return offset, time_ms
+    return None
+
+
+def find_latest_time(section: Section, start_offset: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record from `start_offset` on that has the latest time of them."""
+    latest: tuple[int, int] | None = None
+    for offset, time_ms, *_ in _walk(section, start_offset):
+        if latest is None or time_ms > latest[1]:
+            latest = offset, time_ms
+    return latest
+
+
 def _binary_column(fields: Sequence[bytes | None]) -> BinaryColumn:
     validity = bytearray((len(fields) + 7) // 8)
     for index, field in enumerate(fields):

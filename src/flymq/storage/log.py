@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,10 +19,12 @@ from pathlib import Path
 from threading import Lock
 
 from flymq.host.disk import Disk, replace_files
+from flymq.host.tasks import Steps
 from flymq.model.errors import (
     FencedLeaderEpoch,
     FileVanished,
     FsyncFailed,
+    NotLeader,
     OffsetOutOfRange,
     PartitionOffline,
     StorageError,
@@ -48,8 +50,8 @@ from flymq.storage.recovery.checksummed_note import encode_note
 from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
+from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
-from flymq.storage.segments.time_search import find_latest_time, find_time
 from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
 
@@ -82,6 +84,8 @@ class Log:
         self.config = config
         self._segments = parts.segments
         self._recently_read: dict[Segment, None] = {}
+        self._segment_changes = 0
+        """How often segments were removed, replaced or cut. A search that paused meanwhile starts again."""
         self._gone_before = self._segments[0].base_offset
         """Segments before this offset are removed, durably: no crash brings them back."""
         self.start_offset = parts.start_offset
@@ -322,6 +326,7 @@ class Log:
 
     def _forget(self, segments: list[Segment]) -> None:
         """Drop segments that are removed or replaced from all bookkeeping, so that nothing holds their files open."""
+        self._segment_changes += 1
         for segment in segments:
             self._recently_read.pop(segment, None)
             if segment.is_open:
@@ -339,15 +344,26 @@ class Log:
         """Return the aborted transactions that have records in [start, end)."""
         return self._aborted.between(start_offset, end_offset)
 
-    def find_time(self, timestamp: int) -> TimedOffset | None:
+    def find_time(self, timestamp: int) -> Steps[TimedOffset | None]:
         """Return the first record of this time or later."""
-        with self._offline_when_vanished():
-            return find_time(self._segments, timestamp, self.start_offset, self._touch)
+        return self._search(lambda search: search.find(timestamp))
 
-    def find_latest_time(self) -> TimedOffset | None:
+    def find_latest_time(self) -> Steps[TimedOffset | None]:
         """Return the first record that has the latest time of all."""
-        with self._offline_when_vanished():
-            return find_latest_time(self._segments, self.start_offset, self._touch)
+        return self._search(lambda search: search.find_latest())
+
+    def _search(self, steps_of: Callable[[TimeSearch], Steps[TimedOffset | None]]) -> Steps[TimedOffset | None]:
+        """Search by time; again when segments were removed or replaced meanwhile, which is rare."""
+        while True:
+            changes = self._segment_changes
+            search = TimeSearch(
+                list(self._segments), self.start_offset, self._touch, partial(self._has_changes, changes)
+            )
+            with suppress(SegmentsChanged), self._offline_when_vanished():
+                return (yield from steps_of(search))
+
+    def _has_changes(self, count: int) -> bool:
+        return self._segment_changes == count
 
     # --- truncate and delete
 
@@ -399,8 +415,11 @@ class Log:
             self.end_offset = self.start_offset
             self._drop_before_start()
 
-    def delete_before(self, start_offset: int) -> None:
-        """Make `start_offset` the first offset; segments that lie wholly before it are removed."""
+    def delete_before(self, start_offset: int) -> Steps[None]:
+        """Make `start_offset` the first offset; segments that lie wholly before it are removed.
+
+        Nothing else that removes or replaces segments may run meanwhile; appends and checkpoints may.
+        """
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
         with self._offline_on_failure():
@@ -408,12 +427,18 @@ class Log:
                 return  # what retention did is not enough: a crash may undo it
             if start_offset == self.end_offset and self._active.size:
                 self.roll()
-            self._save_now()  # a log must never end, after a power cut, before it begins
+            # A log must never end, after a power cut, before it begins; and what producers did in the segments that
+            # go must be in a snapshot.
+            point = self.begin_checkpoint() or self.begin_sync()
+            yield point.run
+            self.end_sync(point)
+            if point.truncations != self.truncations:
+                raise NotLeader(f"{self.directory.name} was truncated while its records were deleted")
             self.start_offset = max(start_offset, self.start_offset)
-            with self._checkpoint_lock:
-                self._store_checkpoint(Checkpoint(self.start_offset, *self._checkpoint.recovery))
-            self._drop_before_start()
             self._check_offsets()
+            gone = sum(segment.next_offset <= self.start_offset for segment in self._segments[:-1])
+            yield self._detach(gone, new_start=self.start_offset)
+            self._cut_epochs_start()
 
     def _drop_before_start(self) -> None:
         """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
@@ -437,8 +462,11 @@ class Log:
                 expired -= 1
             return self._detach(expired) if expired else None
 
-    def _detach(self, count: int) -> Callable[[], None]:
-        """Drop the oldest segments; return what removes their files. A crash before that only brings them back."""
+    def _detach(self, count: int, new_start: int = 0) -> Callable[[], None]:
+        """Drop the oldest segments; return what removes their files. A crash before that only brings them back.
+
+        The log then starts at `new_start` durably, or where the segments that are left begin.
+        """
         gone = self._segments[:count]
         del self._segments[:count]
         self._forget(gone)
@@ -446,14 +474,15 @@ class Log:
         self._check_offsets()
         self._cut_epochs_start()
         aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
-        end_offset = gone[-1].next_offset
+        end_offset = gone[-1].next_offset if gone else self._gone_before
+        new_start = max(new_start, end_offset)
 
         def remove() -> None:
             for segment in gone:
                 segment.remove_indexes()  # they can be rebuilt, and on a full disk they make room for what follows
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
             with self._checkpoint_lock:
-                start_offset = max(end_offset, self._checkpoint.start_offset)
+                start_offset = max(new_start, self._checkpoint.start_offset)
                 self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
             self._gone_before = end_offset
             for segment in gone:

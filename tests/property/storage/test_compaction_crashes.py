@@ -12,6 +12,7 @@ import pytest
 from tests.property.storage.log_model import PRODUCER_IDS
 
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import FileVanished
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
@@ -215,7 +216,7 @@ def test_what_happens_to_the_log_while_compaction_runs_is_not_undone(seed: int) 
         elif what == "truncate":
             log.truncate(boundary)
         else:
-            log.delete_before(boundary)
+            run_steps_here(log.delete_before(boundary))
 
     if chance.random() < 0.5:
         change()

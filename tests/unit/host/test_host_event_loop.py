@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from flymq.host import event_loop
 from flymq.host.event_loop import STALL_S, TimedEventLoop
 

@@ -18,6 +18,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import PartitionOffline
 from flymq.record.batch import encode_batch
 from flymq.record.control import MarkerType
@@ -210,7 +211,7 @@ def test_small_segments_become_one_and_reads_go_on_across() -> None:
     assert len(log.segments) < emptied / 2
     assert [offset for offset, _, _ in content(log)] == [17, 18, 19, 20]
     assert content(reopen(disk, log.config)) == content(log)
-    found = log.find_time(NOW_MS)
+    found = run_steps_here(log.find_time(NOW_MS))
     assert found is not None
     assert found.offset == 17
 

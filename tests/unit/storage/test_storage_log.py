@@ -15,6 +15,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.disk import SystemDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, OffsetOutOfRange, UnsupportedCompression
 from flymq.record.header import assign, parse_header, renew_checksum
 from flymq.storage.log import Log
@@ -168,7 +169,7 @@ def test_few_files_are_held_open_however_many_segments_are_read(tmp_path) -> Non
     append(log, *[batch("x" * 600)] * 40)
     assert len(log.segments) == 40
     assert len(values(log)) == 40
-    log.find_latest_time()
+    run_steps_here(log.find_latest_time())
     log.retain(NOW_MS)
     assert sum(segment.is_open for segment in log.segments) <= 10
 
@@ -218,7 +219,7 @@ def test_a_slice_stays_readable_while_its_segment_is_removed(tmp_path) -> None:
     append(log, *[batch("x" * 600)] * 3)
     found = log.read(0, bytes_max=1)
     assert found is not None
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     assert not found.file.path.exists()
     assert parse_header(found.read()).base_offset == 0
 
@@ -231,20 +232,20 @@ def test_the_first_record_of_a_time_or_later_is_found_across_segments() -> None:
     append(log, *[batch("x" * 100, at_ms=NOW_MS + 10 * n) for n in range(50)])
     for n in (0, 7, 49):
         for at_ms in (NOW_MS + 10 * n - 9, NOW_MS + 10 * n):
-            found = log.find_time(at_ms)
+            found = run_steps_here(log.find_time(at_ms))
             assert found is not None
             assert (found.offset, found.timestamp) == (n, NOW_MS + 10 * n)
-    assert log.find_time(NOW_MS + 491) is None
+    assert run_steps_here(log.find_time(NOW_MS + 491)) is None
 
 
 def test_a_time_is_found_behind_a_batch_whose_own_record_of_it_was_deleted() -> None:
     _, log = open_simulated()
     append(log, batch("late", at_ms=NOW_MS + 9), batch("early", at_ms=NOW_MS), batch("later", at_ms=NOW_MS + 5))
-    log.delete_before(1)
-    found = log.find_time(NOW_MS + 1)
+    run_steps_here(log.delete_before(1))
+    found = run_steps_here(log.find_time(NOW_MS + 1))
     assert found is not None
     assert (found.offset, found.timestamp) == (2, NOW_MS + 5)
-    latest = log.find_latest_time()
+    latest = run_steps_here(log.find_latest_time())
     assert latest is not None
     assert (latest.offset, latest.timestamp) == (2, NOW_MS + 5)
 
@@ -252,10 +253,10 @@ def test_a_time_is_found_behind_a_batch_whose_own_record_of_it_was_deleted() -> 
 def test_of_several_records_with_the_latest_time_the_first_is_found() -> None:
     _, log = open_simulated(settings(segment_bytes=1024))
     append(log, *[batch("x" * 600, at_ms=NOW_MS + at) for at in (1, 3, 2, 3)])
-    latest = log.find_latest_time()
+    latest = run_steps_here(log.find_latest_time())
     assert latest is not None
     assert latest.offset == 1
-    assert open_simulated()[1].find_latest_time() is None
+    assert run_steps_here(open_simulated()[1].find_latest_time()) is None
 
 
 # --- shorten
@@ -273,7 +274,7 @@ def test_truncating_drops_the_batch_that_holds_the_offset_and_all_behind() -> No
 def test_truncating_below_the_start_leaves_an_empty_log_that_goes_on_there() -> None:
     disk, log = open_simulated()
     append(log, batch("a", "b", "c"), batch("d"))
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     log.truncate(0)
     assert (log.start_offset, log.end_offset) == (2, 2)
     assert append(log, batch("e")) == [2]
@@ -284,7 +285,7 @@ def test_truncating_below_the_start_leaves_an_empty_log_that_goes_on_there() -> 
 def test_deleting_hides_records_at_once_and_removes_whole_segments() -> None:
     disk, log = open_simulated(settings(segment_bytes=1024))
     append(log, *[batch("x" * 300, "y")] * 6)
-    log.delete_before(5)
+    run_steps_here(log.delete_before(5))
     assert log.start_offset == 5
     assert bases(log) == [4, 8]
     with pytest.raises(OffsetOutOfRange):
@@ -297,11 +298,11 @@ def test_deleting_hides_records_at_once_and_removes_whole_segments() -> None:
 def test_deleting_everything_leaves_an_empty_log_that_goes_on() -> None:
     disk, log = open_simulated()
     append(log, batch("a"), batch("b"))
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     assert values(log) == []
     assert append(log, batch("c")) == [2]
     with pytest.raises(OffsetOutOfRange, match="ends at offset 3"):
-        log.delete_before(4)
+        run_steps_here(log.delete_before(4))
     log.close()
     assert values(reopen(disk)) == ["c"]
 
@@ -311,7 +312,7 @@ def test_deleting_what_retention_has_let_go_of_is_durable_all_the_same() -> None
     append(log, *[batch("x" * 600)] * 4)
     checkpoint(log)
     log.retain(NOW_MS)  # the files are not removed yet
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     disk.cut_power()
     assert reopen(disk).start_offset >= 2
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from flymq.broker.replicas.fetching import Fetches
@@ -17,7 +18,7 @@ from flymq.broker.replicas.partition import Partition
 from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
-from flymq.host.tasks import Tasks, Threads
+from flymq.host.tasks import Steps, Tasks, Threads, run_steps
 from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
@@ -25,6 +26,8 @@ from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Replicas:
@@ -86,6 +89,10 @@ class Replicas:
             return failure
         where = "is being opened" if leader == self.broker_id else f"is led by broker {leader}"
         return NotLeader(f"{TopicPartition(*name)} {where}")
+
+    async def run_steps(self, steps: Steps[T]) -> T:
+        """Run long work on a partition without blocking the event loop."""
+        return await run_steps(self._threads, steps)
 
     def of(self, topic: Topic) -> dict[int, Partition]:
         """Return the open partitions of a topic, sorted by number."""

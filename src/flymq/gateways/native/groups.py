@@ -168,11 +168,11 @@ def delete_group(connection: NativeConnection, request: wire.DeleteGroup) -> Don
     return Done() if safe is None else AnswerLater(safe, lambda _: Done())
 
 
-def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets) -> wire.ResetOffsetsAnswer | AnswerLater:
+async def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets) -> wire.ResetOffsetsAnswer:
     """Reset the offsets of a group without members to positions, timestamps or offsets."""
     groups = connection.service.groups
     groups.check_empty(connection.caller, request.group)
-    parts = [_find_reset(connection, query) for query in request.partitions]
+    parts = [await _find_reset(connection, query) for query in request.partitions]
     parts += [_check_reset(connection, part) for part in request.offsets]
     answer = wire.ResetOffsetsAnswer(partitions=parts)
     targets = {
@@ -182,14 +182,17 @@ def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets) -> w
     }
     if request.validate_only or not targets:
         return answer
+    groups.check_empty(connection.caller, request.group)  # a member may have come while records were searched
     _, safe = groups.commit(connection.caller, request.group, Committer(), targets)
-    return answer if safe is None else AnswerLater(safe, lambda _: answer)
+    if safe is not None:
+        await safe
+    return answer
 
 
-def _find_reset(connection: NativeConnection, query: OffsetQuery) -> wire.CommittedOffset:
+async def _find_reset(connection: NativeConnection, query: OffsetQuery) -> wire.CommittedOffset:
     name = TopicPartition(query.topic, query.partition)
     try:
-        offset, leader_epoch = connection.service.groups.find_reset(connection.caller, name, query.at)
+        offset, leader_epoch = await connection.service.groups.find_reset(connection.caller, name, query.at)
         return wire.CommittedOffset(*name, offset, leader_epoch)
     except FlyMQError as error:
         return wire.CommittedOffset(*name, error=Failure.of(error))

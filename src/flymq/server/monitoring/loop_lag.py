@@ -1,7 +1,7 @@
 """Event loop lag: the time between when a callback was due and when it ran; and the longest iteration of the loop.
 
-Every request waits for the event loop, so this delay is part of every client's latency. The lag is a sample; the longest
-iteration misses nothing, but only the loop of a broker's own process measures it (host/event_loop.py).
+Every request waits for the event loop, so this delay is part of every client's latency. The lag is a sample; the
+longest iteration misses nothing, but only the loop of a broker's own process measures it (host/event_loop.py).
 """
 
 from __future__ import annotations

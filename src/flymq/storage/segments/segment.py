@@ -254,13 +254,13 @@ class Segment:
                 return position, header
         return None
 
-    def find_since(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Yield the batches that may have a record of this time or later."""
+    def find_since(self, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches that may have a record of this time or later."""
         if timestamp > self.max_timestamp:
             return
         for position, header in self.walk(self.times.floor(timestamp), self.size):
             if header.max_timestamp >= timestamp:
-                yield header, self.read(position, header)
+                yield position, header
 
     def read(self, position: int, header: BatchHeader) -> bytes:
         """Return the whole batch at `position`, checked."""
