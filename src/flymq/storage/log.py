@@ -448,6 +448,13 @@ class Log:
             self._detach(len(gone))()
             self._cut_epochs_start()
 
+    def load_times(self, is_last: Callable[[Segment], bool]) -> Steps[None]:
+        """Ask for the latest time of each sealed segment, up to the last one of interest: it is in a file for each."""
+        for segment in self._segments[:-1]:
+            yield None
+            if is_last(segment):
+                break
+
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
 
@@ -508,9 +515,22 @@ class Log:
         self._unsynced.fsync(partial(write_compacted, self.disk, self.directory, compacted))
         self.compacted = compacted
 
-    def replace_segments(self, base_offsets: list[int]) -> None:
-        """Replace these segments by the compacted one, which now has the name of the first."""
+    @contextmanager
+    def replacing_segments(self, base_offsets: list[int]) -> Iterator[None]:
+        """While the files of these segments are exchanged for compacted ones, reads go on in the old files.
+
+        An open file is not affected by a rename. But a segment that opened its file now might find the new batches,
+        where its index has the old positions.
+        """
         old = [segment for segment in self._segments if base_offsets[0] <= segment.base_offset <= base_offsets[-1]]
+        for segment in old:
+            segment.hold_files()
+        yield
+        assert old[0] in self._segments, "segments were removed while they were being replaced"
+        self._replace_segments(base_offsets, old)
+
+    def _replace_segments(self, base_offsets: list[int], old: list[Segment]) -> None:
+        """Replace these segments by the compacted one, which now has the name of the first."""
         self._forget(old)
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = [

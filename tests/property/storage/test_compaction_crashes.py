@@ -126,7 +126,7 @@ def compact(log: Log, now_ms: int) -> bool:
     plan = compactor.plan(log, now_ms)
     if plan is None:
         return False
-    compactor.finish(log, plan, plan.run())
+    run_steps_here(compactor.finish(log, plan, plan.run()))
     return True
 
 
@@ -228,7 +228,7 @@ def test_what_happens_to_the_log_while_compaction_runs_is_not_undone(seed: int) 
         result = plan.run()
         change()
     start_offset, end_offset = log.start_offset, log.end_offset
-    compactor.finish(log, plan, result)
+    run_steps_here(compactor.finish(log, plan, result))
     for reopened in (log, open_log(disk, DIRECTORY, CONFIG)):
         assert (reopened.start_offset, reopened.end_offset) == (start_offset, end_offset)
         records = read_committed(reopened)

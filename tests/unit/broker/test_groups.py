@@ -276,8 +276,8 @@ def test_compaction_of_the_log_changes_nothing() -> None:
         before = sum(partition.log.size for partition in partitions)
         maintenance = Maintenance(node.replicas, node.flusher, InlineThreads(), node.clock)
         for partition in partitions:
-            await maintenance.checkpoint(partition.log)
-            await maintenance.compact(partition.log)
+            await maintenance.checkpoint(partition)
+            await maintenance.compact(partition)
         after = sum(partition.log.size for partition in partitions)
         assert after < before / 4
         await world.crash()

@@ -45,7 +45,7 @@ def compact(log: Log, now_ms: int = NOW_MS) -> CompactionResult:
     plan = compactor.plan(log, now_ms)
     assert plan is not None
     result = plan.run()
-    compactor.finish(log, plan, result)
+    run_steps_here(compactor.finish(log, plan, result))
     return result
 
 
@@ -247,7 +247,7 @@ def test_where_memory_for_keys_runs_out_the_next_run_goes_on(monkeypatch: pytest
     seal(log)
     reached = []
     while (plan := compactor.plan(log, NOW_MS)) is not None:
-        compactor.finish(log, plan, plan.run())
+        run_steps_here(compactor.finish(log, plan, plan.run()))
         reached.append(log.compacted.end_offset)
     assert len(reached) > 2
     assert reached == sorted(set(reached))
@@ -276,7 +276,7 @@ def test_a_failure_in_mid_swap_takes_the_log_offline_and_opening_mends_it() -> N
     result = plan.run()
     disk.fail_next("rename", ".swap", 5)
     with pytest.raises(Exception, match="EIO"):
-        compactor.finish(log, plan, result)
+        run_steps_here(compactor.finish(log, plan, result))
     with pytest.raises(PartitionOffline):
         append(log, batch("3", key="a"))
     log = reopen(disk, log.config)

@@ -5,9 +5,9 @@ A run takes three steps, so that the loop is never blocked and a crash at any po
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
    in `compacting/` and fsync them.
-3. `finish` (on the loop): decide for each with one rename, then remove the old files and put the new one in their
-   place (segment_swap.py). A crash after the decision is repaired at opening. Segments that retention or truncation
-   took since the plan was made are left alone.
+3. `finish` (in steps): decide for each with one rename, then remove the old files and put the new one in their
+   place (segment_swap.py), in a thread. A crash after the decision is repaired at opening. Segments that retention or
+   truncation took since the plan was made are left alone.
 
 Removed: records with a later one of the same key, records of aborted transactions, and, once they were kept for
 `delete.retention.ms` since compaction first saw them, tombstones and markers of transactions of which nothing is left.
@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from flymq.host.disk import Disk
+from flymq.host.tasks import Steps
 from flymq.model.errors import InvalidBatch, StorageError
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import parse_batch, retain
@@ -41,6 +43,10 @@ from flymq.storage.segments.segment import (
 
 KEYS_MAX = 1 << 21
 """Keys held in memory at once. At the limit a run ends; the next one continues from there."""
+
+
+_GROUP_MAX = 32
+"""Segments that become one. Their files are held open while they are exchanged."""
 
 
 @dataclass(slots=True)
@@ -125,7 +131,8 @@ class CompactionPlan:
         for segment in self._segments():
             together = sum(member.size for member in group) + segment.size
             span = segment.next_offset - group[0].base_offset if group else 0
-            if group and (together > self.config.segment_bytes or span > OFFSETS_MAX):
+            is_full = together > self.config.segment_bytes or span > OFFSETS_MAX or len(group) == _GROUP_MAX
+            if group and is_full:
                 yield group
                 group = []
             group.append(segment)
@@ -204,6 +211,11 @@ class CompactionPlan:
         )
 
 
+def is_too_young(log: Log, segment: Segment, now_ms: int) -> bool:
+    """Whether a segment has records that must stay as they are for a while."""
+    return now_ms - segment.max_timestamp < log.config.min_compaction_lag_ms
+
+
 def plan(log: Log, now_ms: int) -> CompactionPlan | None:
     """Return what to compact; None when too little has changed since the last time."""
     config = log.config
@@ -214,7 +226,7 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
         end_offset = min(end_offset, first_open)
     chosen: list[Segment] = []
     for segment in log.segments[:-1]:
-        if segment.next_offset > end_offset or now_ms - segment.max_timestamp < config.min_compaction_lag_ms:
+        if segment.next_offset > end_offset or is_too_young(log, segment, now_ms):
             break
         chosen.append(segment)
     done_offset = log.compacted.end_offset
@@ -241,33 +253,42 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
     )
 
 
-def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
-    """Put the compacted segments in the place of the old ones."""
+def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> Steps[None]:
+    """Put the compacted segments in the place of the old ones.
+
+    Nothing else that removes or replaces segments may run meanwhile; appends, reads and checkpoints may.
+    """
     try:
         if log.failure is None and log.truncations == plan.truncations:
-            _finish(log, plan, result)
-        log.disk.remove_directory(log.directory / SCRATCH_NAME)
+            yield from _finish(log, plan, result)
+        yield partial(log.disk.remove_directory, log.directory / SCRATCH_NAME)
     except StorageError as error:
         log.go_offline(error)
         raise
 
 
-def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
-    scratch = log.directory / SCRATCH_NAME
+def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> Steps[None]:
     present = {segment.base_offset for segment in log.segments}
     groups = [group for group in result.groups if present.issuperset(group)]  # retention may have taken others
     # From here on a segment may end before the next one begins, and a scan must not report that as a loss.
-    log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=max(plan.end_offset, log.compacted.gaps_end)))
+    gaps_end = max(plan.end_offset, log.compacted.gaps_end)
+    yield partial(log.note_compacted, Compacted(log.compacted.end_offset, gaps_end=gaps_end))
     for group in groups:
-        decide_swap(log.disk, log.directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
-        finish_swaps(log.disk, log.directory)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            name = segment_name(group[0], suffix)
-            log.disk.rename(scratch / name, log.directory / name)
-        log.replace_segments(group)
+        with log.replacing_segments(group):
+            yield partial(_swap, log.disk, log.directory, group)
     if groups == result.groups:
         log.forget_aborted_before(plan.end_offset)
-        log.note_compacted(Compacted(plan.end_offset, gaps_end=log.compacted.gaps_end))
+        yield partial(log.note_compacted, Compacted(plan.end_offset, gaps_end=log.compacted.gaps_end))
+
+
+def _swap(disk: Disk, directory: Path, group: list[int]) -> None:
+    """Exchange the files, in a thread. Readers of the old segments hold them open."""
+    scratch = directory / SCRATCH_NAME
+    decide_swap(disk, directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
+    finish_swaps(disk, directory)
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        name = segment_name(group[0], suffix)
+        disk.rename(scratch / name, directory / name)
 
 
 def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:

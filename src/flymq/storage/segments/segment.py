@@ -72,6 +72,7 @@ class Segment:
         self.next_offset = base_offset
         self.size = 0
         self._is_sealed = False
+        self._holds_files = False
         self.written_since_ms: int | None = None  # when the first batch came, for rolling by age
         self._max_timestamp: int | None = NO_TIMESTAMP  # None: the last entry of the time index knows
         self._file: File | None = None
@@ -170,9 +171,17 @@ class Segment:
         self.save_indexes()
         self._offsets = self._times = None
 
+    def hold_files(self) -> None:
+        """Open the files of a sealed segment and keep them open until the segment is dropped."""
+        assert self._is_sealed, f"{self._path} is not sealed"
+        self._load_indexes()
+        self._file = self.file
+        self._holds_files = True
+
     def release_files(self) -> None:
         """Close the files of a sealed segment; they are opened again on demand."""
-        self._file = self._offsets = self._times = None
+        if not self._holds_files:
+            self._file = self._offsets = self._times = None
 
     def remove_indexes(self) -> None:
         self._offsets = self._times = None
