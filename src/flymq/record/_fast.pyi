@@ -1,5 +1,6 @@
 # The compiled module has what the plain one has.
 from flymq.record._plain import NO_OFFSET as NO_OFFSET
+from flymq.record._plain import LastOffsets as LastOffsets
 from flymq.record._plain import Record as Record
 from flymq.record._plain import RecordLike as RecordLike
 from flymq.record._plain import assign_batch as assign_batch
@@ -14,3 +15,5 @@ from flymq.record._plain import parse_columns as parse_columns
 from flymq.record._plain import parse_pairs as parse_pairs
 from flymq.record._plain import parse_records as parse_records
 from flymq.record._plain import parse_rows as parse_rows
+
+def sip_hash(data: bytes, secret: int, other_secret: int, /) -> bytes: ...

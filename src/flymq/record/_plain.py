@@ -410,6 +410,53 @@ def _name(name: bytes) -> str:
         raise InvalidBatch("the name of a header is not UTF-8") from fault
 
 
+# --- compaction -----------------------------------------------------------------------------------------------------
+
+
+class LastOffsets:
+    """The last offset of each key."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, section: Section) -> None:
+        """Note the keys of all records; of an invalid batch, none."""
+        for offset, _, key, _, _ in list(_walk(section, 0)):
+            if key is not None:
+                self._offsets[key] = max(offset, self._offsets.get(key, offset))
+
+    def count_kept(self, section: Section, drop_tombstones: bool) -> tuple[int, int]:
+        """Return how many records are the last of their key, or have none; and how many of these are tombstones."""
+        kept = [record for record in _walk(section, 0) if self._keeps(record, drop_tombstones)]
+        return len(kept), sum(key is not None and value is None for _, _, key, value, _ in kept)
+
+    def retain(self, section: Section, drop_tombstones: bool, headroom: int, base_timestamp: int) -> bytearray:
+        """Return these records after `headroom` free bytes, with their timestamps relative to `base_timestamp`."""
+        out = bytearray(headroom)
+        payload, begin = bytes(section.payload), 0
+        for record in _walk(section, 0):
+            length, at = _read_varint(payload, begin, len(payload))
+            end = at + length
+            if self._keeps(record, drop_tombstones):
+                if base_timestamp == section.base_timestamp:
+                    out += payload[begin:end]
+                else:
+                    _, rest = _read_varint(payload, at + 1, end)
+                    body = payload[at : at + 1] + _varint(_checked_time(record[1] - base_timestamp)) + payload[rest:end]
+                    out += _varint(len(body)) + body
+            begin = end
+        return out
+
+    def _keeps(self, record: _RawRecord, drop_tombstones: bool) -> bool:
+        offset, _, key, value, _ = record
+        if key is None:
+            return True
+        return not (drop_tombstones and value is None) and self._offsets.get(key, NO_OFFSET) <= offset
+
+
 # --- keys to partitions ---------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ slower (a batch of 1,000 records of 100 bytes, CPython 3.11)."""
 try:
     from flymq.record._fast import (
         NO_OFFSET,
+        LastOffsets,
         Record,
         RecordLike,
         assign_batch,
@@ -29,6 +30,7 @@ try:
 except ImportError:
     from flymq.record._plain import (
         NO_OFFSET,
+        LastOffsets,
         Record,
         RecordLike,
         assign_batch,
@@ -50,6 +52,7 @@ except ImportError:
 __all__ = [
     "COMPILED",
     "NO_OFFSET",
+    "LastOffsets",
     "Record",
     "RecordLike",
     "assign_batch",

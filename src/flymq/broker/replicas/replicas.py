@@ -19,6 +19,7 @@ from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Steps, Tasks, Threads, run_steps
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
@@ -113,7 +114,7 @@ class Replicas:
             if isinstance(logs, BaseException):
                 failures.append(logs)
                 continue
-            self._add(topic, logs)
+            await self._add(topic, logs)
             for number, log in logs.items():
                 state = topic.partitions[number]
                 if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
@@ -121,8 +122,11 @@ class Replicas:
         if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
-        for topic in self._image:  # changes while logs were opened
-            self._changed(TopicChange(topic.name, None, topic))
+        slice_ = TimeSlice()
+        for topic in list(self._image):
+            await slice_.yield_if_over()
+            if (current := self._image.find(topic.name)) is not None:  # changes while logs were opened
+                self._changed(TopicChange(current.name, None, current))
         return recovered
 
     async def settled(self, topic_id: UUID) -> None:
@@ -173,7 +177,7 @@ class Replicas:
             if current is None or current.topic_id != topic_id:  # it was deleted meanwhile
                 await self._remove_files(name, topic_id, list(logs.values()))
                 return
-            self._add(current, logs)
+            await self._add(current, logs)
         self._tell_topic(name)
 
     async def _open(self, topic: Topic) -> dict[int, PartitionLog]:
@@ -187,26 +191,40 @@ class Replicas:
             }
         )
 
-    def _add(self, topic: Topic, logs: dict[int, PartitionLog]) -> None:
+    async def _add(self, topic: Topic, logs: dict[int, PartitionLog]) -> None:
+        """Add opened partitions; other requests are served meanwhile, since there may be thousands."""
         by_number = self._by_topic.setdefault(topic.topic_id, {})
+        slice_ = TimeSlice()
         for number, log in logs.items():
+            await slice_.yield_if_over()
+            if self._by_topic.get(topic.topic_id) is not by_number:  # the topic was deleted meanwhile
+                log.release_files()
+                continue
             name = TopicPartition(topic.name, number)
             assert name not in self._partitions, f"{name} is open already"
             partition = Partition(name, log, flusher=self._flusher, clock=self._clock)
             self._partitions[name] = by_number[number] = partition
-        self._assign_roles(topic)
+            # The topic as it is now: its leaders may have changed meanwhile.
+            self._assign_role(self._current(topic), number, partition)
+
+    def _current(self, topic: Topic) -> Topic:
+        found = self._image.find(topic.name)
+        return topic if found is None or found.topic_id != topic.topic_id else found
 
     def _assign_roles(self, topic: Topic) -> None:
         """Apply the roles and settings of the image to the open partitions of a topic."""
         for number, partition in self.of(topic).items():
-            state = topic.partitions[number]
-            leads = state.leader == self.broker_id
-            if partition.log.config != topic.config:
-                partition.configure(topic.config)
-            if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
-                partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
-                for watcher in self.role_watchers:
-                    watcher(partition)
+            self._assign_role(topic, number, partition)
+
+    def _assign_role(self, topic: Topic, number: int, partition: Partition) -> None:
+        state = topic.partitions[number]
+        leads = state.leader == self.broker_id
+        if partition.log.config is not topic.config and partition.log.config != topic.config:
+            partition.configure(topic.config)
+        if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
+            partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
+            for watcher in self.role_watchers:
+                watcher(partition)
 
     def _remove(self, topic: Topic) -> None:
         """Close a deleted topic and remove its files; waiting readers get an error."""

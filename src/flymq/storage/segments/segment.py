@@ -340,6 +340,13 @@ class Segment:
 
     def check(self, start: int, end: int, least_offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of each good batch in [start, end); raise CorruptLog at the first other one."""
+        for position, header, _ in self.read_checked(start, end, least_offset):
+            yield position, header
+
+    def read_checked(
+        self, start: int, end: int, least_offset: int = 0
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Like `check`, with the bytes of each batch."""
         position, next_offset = start, max(least_offset, self.base_offset)
         chunk, at = memoryview(b""), 0
         while position < end:
@@ -350,7 +357,7 @@ class Segment:
                 self._check_order(header, next_offset)
             except InvalidBatch as error:
                 raise self._corrupt(position, error) from error
-            yield position, header
+            yield position, header, chunk[at : at + header.size]
             at += header.size
             position += header.size
             next_offset = header.next_offset
