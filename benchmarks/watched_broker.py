@@ -2,8 +2,9 @@
 
     python -m benchmarks.watched_broker DATA_DIR [SECTION.NAME=VALUE ...]
 
-It prints its port. For each line on its standard input it prints the longest iteration and the longest garbage
-collection since the last line, in milliseconds.
+It prints its port. For each line on its standard input it prints, in milliseconds since the last line: the longest
+iteration, the most CPU time of an iteration, and the longest garbage collection. CPU time is what is left when other
+processes on the machine keep the broker waiting.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from flymq.server.settings import load_config
 
 class Longest(NamedTuple):
     iteration_ms: float
+    iteration_cpu_ms: float
     collection_ms: float
 
 
@@ -73,6 +75,23 @@ class _Collections:
             self.longest_s = max(self.longest_s, time.perf_counter() - self._began_s)
 
 
+class _CpuTimes:
+    """Takes the CPU time of each iteration of a loop."""
+
+    def __init__(self, loop: TimedEventLoop) -> None:
+        selector = loop._selector  # type: ignore[attr-defined]
+        self.longest_s = 0.0
+        self._wait = selector.select
+        self._woke_s = time.thread_time()
+        selector.select = self._select
+
+    def _select(self, timeout: float | None) -> Any:
+        self.longest_s = max(self.longest_s, time.thread_time() - self._woke_s)
+        ready = self._wait(timeout)
+        self._woke_s = time.thread_time()
+        return ready
+
+
 def _serve(data_dir: str, settings: list[str]) -> int:
     flags: dict[str, Any] = dict(map(parse_assignment, settings))
     flags |= {"broker.data_dir": data_dir, "broker.dev": True, "listener.port": 0, "listener.http_port": -1}
@@ -81,14 +100,15 @@ def _serve(data_dir: str, settings: list[str]) -> int:
     def announce(server: Server) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TimedEventLoop)
+        cpu_times = _CpuTimes(loop)
 
         def answer() -> None:
             sys.stdin.readline()
             lag = server.monitor.loop_lag
             longest_s = max(lag.longest_s, loop.take_longest_s())
-            print(longest_s * 1000, collections.longest_s * 1000, flush=True)
+            print(longest_s * 1000, cpu_times.longest_s * 1000, collections.longest_s * 1000, flush=True)
             lag.forget_longest()
-            collections.longest_s = 0.0
+            collections.longest_s = cpu_times.longest_s = 0.0
 
         loop.add_reader(sys.stdin.fileno(), answer)
         print(server.port, flush=True)

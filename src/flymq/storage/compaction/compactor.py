@@ -88,8 +88,9 @@ class CompactionPlan:
         return self.ranges[-1][1]
 
     def run(self) -> CompactionResult:
-        """Write the compacted segments. In a thread: it reads everything, some of it twice. What is done for each record
-        is compiled code that does not hold the interpreter's lock.
+        """Write the compacted segments. In a thread: it reads everything, some of it twice.
+
+        What is done for each record is compiled code that does not hold the interpreter's lock.
 
         FileVanished means that retention removed a segment first; the next plan leaves it out.
         """
@@ -201,10 +202,9 @@ class CompactionPlan:
         if kept and kept == header.record_count and (horizon_ms is not None or not tombstones):
             return batch
         if not kept:
-            is_needed = self.producer_ends.get(header.producer_id) == header.last_offset
-            return (
-                seal(bytearray(HEADER_SIZE), header._replace(record_count=0), Compression.NONE) if is_needed else None
-            )
+            if self.producer_ends.get(header.producer_id) != header.last_offset:
+                return None
+            return seal(bytearray(HEADER_SIZE), header._replace(record_count=0), Compression.NONE)
         if tombstones and horizon_ms is None:
             horizon_ms = self.now_ms + self.config.delete_retention_ms
             header = with_delete_horizon(header, horizon_ms)
