@@ -354,6 +354,7 @@ class Log:
 
     def _search(self, steps_of: Callable[[TimeSearch], Steps[TimedOffset | None]]) -> Steps[TimedOffset | None]:
         """Search by time; again when segments were removed or replaced meanwhile, which is rare."""
+        yield from self.load_times()
         while True:
             changes = self._segment_changes
             search = TimeSearch(
@@ -448,12 +449,14 @@ class Log:
             self._detach(len(gone))()
             self._cut_epochs_start()
 
-    def load_times(self, is_last: Callable[[Segment], bool]) -> Steps[None]:
-        """Ask for the latest time of each sealed segment, up to the last one of interest: it is in a file for each."""
-        for segment in self._segments[:-1]:
-            yield None
-            if is_last(segment):
-                break
+    def load_times(self) -> Steps[None]:
+        """Load the latest time of each sealed segment, in a thread: it is in a file for each, and there may be many."""
+        unknown = [segment for segment in self._segments[:-1] if not segment.knows_max_timestamp]
+        if unknown:
+            copies = [segment.copy_sealed() for segment in unknown]
+            for segment, timestamp in zip(unknown, (yield partial(_max_timestamps, copies)), strict=True):
+                if timestamp is not None:
+                    segment.take_max_timestamp(timestamp)
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
@@ -638,3 +641,14 @@ class Log:
 def _check_order(before: Segment, base_offset: int) -> None:
     assert before.base_offset < base_offset, f"segment {base_offset} does not follow {before.base_offset}"
     assert before.next_offset <= base_offset, f"{before.path} ends at {before.next_offset}, the next is {base_offset}"
+
+
+def _max_timestamps(segments: list[Segment]) -> list[int | None]:
+    """Return the latest time of each segment; None for one that was removed meanwhile or cannot be read."""
+    found: list[int | None] = []
+    for segment in segments:
+        try:
+            found.append(segment.max_timestamp)
+        except StorageError:  # whoever needs it gets the error
+            found.append(None)
+    return found

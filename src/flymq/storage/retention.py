@@ -25,11 +25,6 @@ def count_expired(oldest_first: Sequence[Aged], config: TopicConfig, now_ms: int
     return max(_too_old(oldest_first, config, now_ms), _too_large(oldest_first, config, beside_bytes))
 
 
-def is_too_old(segment: Aged, config: TopicConfig, now_ms: int) -> bool:
-    """Whether this segment would go by its age, if it were the oldest."""
-    return config.cleanup_policy.deletes and _too_old([segment], config, now_ms) == 1
-
-
 def _too_old(oldest_first: Sequence[Aged], config: TopicConfig, now_ms: int) -> int:
     if config.retention_ms == UNLIMITED:
         return 0

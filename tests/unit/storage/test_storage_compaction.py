@@ -295,3 +295,38 @@ def test_compaction_and_retention_together_let_emptied_segments_go() -> None:
     assert removal is not None
     removal()
     assert [key for _, key, _ in content(log)] == ["b"]
+
+
+def test_readers_see_the_old_or_the_new_batches_while_files_are_exchanged() -> None:
+    _, log = open_compacted(segment_bytes=1 << 10)
+    for number in range(40):
+        append(log, batch(f"{number}" * 30, key=f"{number % 3}"))
+    seal(log)
+    before = content(log)
+    plan = compactor.plan(log, NOW_MS)
+    assert plan is not None
+    result = plan.run()
+    assert len(result.groups) > 1
+    steps = compactor.finish(log, plan, result)
+    count = 0
+    for work in steps:
+        assert set(before[-3:]) <= set(content(log)) <= set(before)
+        assert work is not None
+        work()  # as a thread does it, before the loop goes on
+        assert set(before[-3:]) <= set(content(log)) <= set(before)
+        append(log, batch("new", key="new"))
+        before.append((40 + count, "new", "new"))
+        count += 1
+    assert count > len(result.groups)
+    assert content(log)[:3] == before[37:40]
+
+
+def test_few_segments_become_one_at_a_time() -> None:
+    _, log = open_compacted(segment_bytes=1 << 14)
+    for number in range(100):
+        append(log, batch(f"{number}", key=f"{number}"))
+        log.roll()
+    checkpoint(log)
+    result = compact(log)
+    assert [len(group) for group in result.groups] == [32, 32, 32, 4]
+    assert len(content(log)) == 100

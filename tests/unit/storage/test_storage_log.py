@@ -11,6 +11,7 @@ from tests.unit.storage.batches import (
     records,
     reopen,
     settings,
+    sync,
     values,
 )
 
@@ -451,3 +452,68 @@ def test_nothing_is_called_durable_that_was_never_appended() -> None:
     point.end_offset = 2
     with pytest.raises(AssertionError, match="durable to 2, ends at 1"):
         log.end_sync(point)
+
+
+# --- in steps: what happens between them ----------------------------------------------------------------------------
+
+
+def test_a_search_by_time_starts_again_when_segments_go_meanwhile() -> None:
+    _, log = open_simulated()
+    for number in range(4):
+        append(log, batch(f"{number}", at_ms=NOW_MS + number))
+        log.roll()
+    steps = log.find_time(NOW_MS)
+    assert next(steps) is None
+    scan = steps.send(None)
+    assert scan is not None, "a batch is searched in a thread"
+    found = scan()
+    assert found.offset == 0
+    run_steps_here(log.delete_before(2))
+    with pytest.raises(StopIteration) as end:
+        result = found
+        while True:
+            work = steps.send(result)
+            result = None if work is None else work()
+    assert end.value.value.offset == 2
+
+
+def test_records_appended_while_others_are_deleted_stay() -> None:
+    disk, log = open_simulated()
+    append(log, batch("old"))
+    log.roll()
+    append(log, batch("older"))
+    steps = log.delete_before(2)
+    sync_all = next(steps)
+    assert sync_all is not None and log.durable_offset < 2, "the disk is left to a thread"
+    append(log, batch("new"))
+    sync_all()
+    append(log, batch("newer"))
+    remove = steps.send(None)
+    assert (log.start_offset, remove is not None) == (2, True)
+    append(log, batch("newest"))
+    assert remove is not None
+    remove()
+    assert values(log) == ["new", "newer", "newest"]
+    with pytest.raises(StopIteration):
+        steps.send(None)
+    disk.cut_power()
+    again = reopen(disk, log.config)
+    assert again.start_offset == 2
+
+
+def test_deleting_that_was_not_finished_is_undone_or_done_by_a_crash() -> None:
+    for steps_taken in range(3):
+        disk, log = open_simulated()
+        for value in "abc":
+            append(log, batch(value))
+            log.roll()
+        sync(log)
+        steps = log.delete_before(2)
+        for _ in range(steps_taken):
+            work = next(steps)
+            assert work is not None
+            work()
+        disk.cut_power()
+        again = reopen(disk, log.config)
+        assert values(again) in (["a", "b", "c"], ["c"])
+        assert again.start_offset == (2 if steps_taken == 2 else 0)

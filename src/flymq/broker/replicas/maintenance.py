@@ -17,7 +17,6 @@ from flymq.model.errors import FlyMQError
 from flymq.storage.compaction import compactor
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
-from flymq.storage.retention import is_too_old
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +50,7 @@ class Maintenance:
         log.producers.expire(now_ms - PRODUCER_EXPIRY_MS)
         async with partition.upkeep:
             if isinstance(log, Log):
-                steps = log.load_times(lambda segment: not is_too_old(segment, log.config, now_ms))
-                await run_steps(self._threads, steps)
+                await run_steps(self._threads, log.load_times())
             removal = log.retain(now_ms)
             if removal is not None:
                 await self._threads.run(removal)
@@ -63,7 +61,7 @@ class Maintenance:
         if not isinstance(log, Log) or not log.config.cleanup_policy.compacts:
             return
         async with partition.upkeep:
-            await run_steps(self._threads, log.load_times(lambda segment: compactor.is_too_young(log, segment, now_ms)))
+            await run_steps(self._threads, log.load_times())
             plan = compactor.plan(log, now_ms)
         if plan is None:
             return

@@ -218,11 +218,6 @@ class CompactionPlan:
         )
 
 
-def is_too_young(log: Log, segment: Segment, now_ms: int) -> bool:
-    """Whether a segment has records that must stay as they are for a while."""
-    return now_ms - segment.max_timestamp < log.config.min_compaction_lag_ms
-
-
 def plan(log: Log, now_ms: int) -> CompactionPlan | None:
     """Return what to compact; None when too little has changed since the last time."""
     config = log.config
@@ -233,7 +228,7 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
         end_offset = min(end_offset, first_open)
     chosen: list[Segment] = []
     for segment in log.segments[:-1]:
-        if segment.next_offset > end_offset or is_too_young(log, segment, now_ms):
+        if segment.next_offset > end_offset or now_ms - segment.max_timestamp < config.min_compaction_lag_ms:
             break
         chosen.append(segment)
     done_offset = log.compacted.end_offset

@@ -106,6 +106,14 @@ class Segment:
         segment._max_timestamp = None
         return segment
 
+    def copy_sealed(self) -> Segment:
+        """Return another object for the same files, for use in a thread. Opens no file."""
+        assert self._is_sealed, f"{self._path} is not sealed"
+        copy = Segment(self._disk, self._path.parent, self.base_offset, index_interval_bytes=self._interval)
+        copy.next_offset, copy.size = self.next_offset, self.size
+        copy._is_sealed, copy._max_timestamp = True, None
+        return copy
+
     @property
     def path(self) -> Path:
         return self._path
@@ -133,6 +141,15 @@ class Segment:
             self._load_indexes()
         assert self._times is not None
         return self._times
+
+    @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether asking for the latest time reads no file."""
+        return self._max_timestamp is not None
+
+    def take_max_timestamp(self, timestamp: int) -> None:
+        """Take the latest time that a copy of this segment has read."""
+        self._max_timestamp = timestamp
 
     @property
     def max_timestamp(self) -> int:
