@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from flymq.host.event_loop import TimedEventLoop
 from flymq.host.host import system_host
-from flymq.host.interpreter import freeze_objects, tune_interpreter
+from flymq.host.interpreter import GrowingHeap, tune_interpreter
 from flymq.host.process import raise_open_files_limit
 from flymq.server.assemble import Server, assemble
 from flymq.server.config import Config
@@ -34,7 +34,9 @@ async def _run(config: Config, on_ready: Callable[[Server], None]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await server.start()
-    freeze_objects()
+    replicas = server.broker.replicas
+    heap = GrowingHeap(len(replicas))
+    replicas.topic_watchers.append(lambda _: heap.grown(len(replicas)))
     on_ready(server)
     waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
