@@ -110,6 +110,8 @@ class Log:
         # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
         # late thread with the state from before writes nothing.
         self._checkpoint_lock = Lock()
+        self._index_lock = Lock()
+        self._indexes_saved = 0  # number of the last change that saved indexes of the active segment cover
         self._checkpoint = parts.checkpoint
         self._snapshot_offset = parts.snapshot_offset
         self._note_aborted()
@@ -252,7 +254,7 @@ class Log:
 
     def roll(self) -> None:
         """Seal the active segment and begin the next one."""
-        with self._offline_on_failure():
+        with self._offline_on_failure(), self._index_lock:
             self._active.seal()
             self._begin_segment(self.end_offset)
 
@@ -591,14 +593,22 @@ class Log:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
         if self._unsynced.change == self._change_saved or self.failure is not None:
             return None
-        # Indexes are written here: a thread might be late and overwrite newer ones.
-        self._active.save_indexes()
+        save_indexes = partial(
+            self._save_indexes, self._active, self._unsynced.change, self._active.begin_save_indexes()
+        )
         snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
         # The history of leaders comes first: headers before the checkpoint are not looked at again.
         point = self._begin_sync(save_epochs=self._epochs_file.is_unsaved)
-        point.steps.append(partial(self._save, point, snapshot, checkpoint))
+        point.steps += [save_indexes, partial(self._save, point, snapshot, checkpoint)]
         return point
+
+    def _save_indexes(self, segment: Segment, change: int, save: Callable[[], None]) -> None:
+        """Save the indexes of the active segment, in a thread, which may be late: newer ones may be there."""
+        with self._index_lock:
+            if segment is self._active and change >= self._indexes_saved:  # when it was sealed, they were saved
+                save()
+                self._indexes_saved = change
 
     def _save(self, point: SyncPoint, snapshot: bytes, checkpoint: Checkpoint) -> None:
         with self._checkpoint_lock:

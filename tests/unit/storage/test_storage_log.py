@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.storage.batches import (
+    DIRECTORY,
     NOW_MS,
     append,
     batch,
@@ -517,3 +518,25 @@ def test_deleting_that_was_not_finished_is_undone_or_done_by_a_crash() -> None:
         again = reopen(disk, log.config)
         assert values(again) in (["a", "b", "c"], ["c"])
         assert again.start_offset == (2 if steps_taken == 2 else 0)
+
+
+def test_a_late_checkpoint_does_not_overwrite_newer_indexes() -> None:
+    disk, log = open_simulated(settings(index_interval_bytes=0))
+    index = DIRECTORY / "00000000000000000000.index"
+    append(log, batch("a"), batch("b"))
+    late, later = log.begin_checkpoint(), None
+    append(log, batch("c"))
+    later = log.begin_checkpoint()
+    assert late is not None and later is not None
+    assert not disk.exists(index), "files are left to a thread"
+    later.run()
+    newer = disk.read(index)
+    late.run()
+    assert disk.read(index) == newer
+    append(log, batch("d"))
+    late = log.begin_checkpoint()
+    assert late is not None
+    log.roll()
+    sealed = disk.read(index)
+    late.run()
+    assert disk.read(index) == sealed

@@ -11,7 +11,7 @@ checked against those of the batches around them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,9 +178,17 @@ class Segment:
 
     def save_indexes(self) -> None:
         """Write the index files. Without fsync: a crash may lose or tear them, and they are built again."""
-        write_aside(self._disk, self._path.with_suffix(INDEX_SUFFIX), self.offsets.to_bytes())
-        times = self.times.to_bytes(self.max_timestamp, self.size)
-        write_aside(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX), times)
+        self.begin_save_indexes()()
+
+    def begin_save_indexes(self) -> Callable[[], None]:
+        """Return the work that writes the index files as they are now."""
+        offsets, times = self.offsets.to_bytes(), self.times.to_bytes(self.max_timestamp, self.size)
+
+        def save() -> None:
+            write_aside(self._disk, self._path.with_suffix(INDEX_SUFFIX), offsets)
+            write_aside(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX), times)
+
+        return save
 
     def seal(self) -> None:
         """No batch comes any more: save the indexes and let the next reader map them."""
