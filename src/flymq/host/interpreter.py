@@ -32,7 +32,7 @@ def freeze_objects() -> None:
     A frozen object is still freed when its last reference goes. Only a cycle of frozen objects would stay, so garbage
     that is young enough to be found quickly is collected first.
     """
-    gc.collect(1)
+    gc.collect(0)
     gc.freeze()
 
 
