@@ -33,7 +33,8 @@ def resident_bytes() -> int:
 def open_files() -> int | None:
     """Count the open descriptors of this process, if the system provides them."""
     try:
-        return len(os.listdir("/proc/self/fd"))  # a third of the cost of `iterdir`, and there may be thousands
+        # A third of the cost of `iterdir`, and there may be thousands.
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     except OSError:
         return None
 
