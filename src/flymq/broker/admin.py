@@ -130,6 +130,7 @@ class Admin:
         await self._image.until(await self._catalog.create(name, spec, states))
         try:
             await self._replicas.settled(spec.topic_id)
+            self._replicas.check_opened(self._image.get(name))
         except StorageError:
             await self._delete(name, spec)  # a topic that cannot be opened was not created
             raise
@@ -180,6 +181,7 @@ class Admin:
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
         try:
             await self._replicas.settled(spec.topic_id)
+            self._replicas.check_opened(self._image.get(name), first=old.partitions)
         except StorageError:
             # Partitions that cannot be opened were not added.
             await self._image.until(await self._catalog.replace(name, spec, old))

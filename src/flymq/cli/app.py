@@ -22,7 +22,7 @@ COMMANDS = {
     "restore": "Restore topics and groups from a backup.",
     "demo": "Run an end-to-end demo: a broker, a stream of orders, and a Spark aggregation.",
     "bench": "Measure throughput and latency of a broker.",
-    "repair": "Repair a data directory whose broker is stopped.",
+    "repair": "Check and repair a data directory whose broker is stopped.",
     "doctor": "Check this machine and the broker for problems.",
     "completion": "Print the shell completion script.",
 }

@@ -27,6 +27,8 @@ class PartitionInfo(NamedTuple):
     start_offset: int
     end_offset: int
     size_bytes: int
+    problem: str = ""
+    """Why the partition is offline; empty if it is not."""
 
 
 class TopicDescription(NamedTuple):

@@ -13,7 +13,7 @@ txn, and returns the revision at which it is visible, or raises. image.py reads 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -59,6 +59,13 @@ class PartitionState(msgspec.Struct, frozen=True):
     leader_epoch: int
     replicas: list[int]
     isr: list[int]
+
+
+class NewEpoch(NamedTuple):
+    """The state of a partition that gets a higher leader epoch."""
+
+    state: PartitionState
+    leader_epoch: int
 
 
 class Catalog:
@@ -115,15 +122,16 @@ class Catalog:
 
     # --- partitions
 
-    async def raise_leader_epochs(self, states: Mapping[tuple[UUID, TopicPartition], PartitionState]) -> int:
-        """Increment the leader epoch of partitions, except of those that were changed concurrently."""
+    async def raise_leader_epochs(self, changes: Mapping[tuple[UUID, TopicPartition], NewEpoch]) -> int:
+        """Raise the leader epoch of partitions, except of those that were changed concurrently."""
         revision = 0
-        for some in _blocks(list(states.items())):
+        for some in _blocks(list(changes.items())):
             compares, puts = [], []
-            for (topic_id, name), state in some:
+            for (topic_id, name), (state, epoch) in some:
+                assert epoch > state.leader_epoch, f"{name}: a leader epoch never goes back"
                 key = partition_key(topic_id, name.partition)
                 compares.append(has_value(key, _encode(state)))
-                puts.append(_put(key, msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 1)))
+                puts.append(_put(key, msgspec.structs.replace(state, leader_epoch=epoch)))
             result = await self._store.txn(compares, puts)
             if not result.succeeded and len(some) > 1:
                 for one in some:

@@ -81,6 +81,9 @@ class Disk(Protocol):
 
     def read(self, path: Path) -> bytes: ...
 
+    def overwrite(self, path: Path, content: bytes, *, sync: bool) -> None:
+        """Write a small file in place, at most a sector. Without `sync` a power failure may leave what was there."""
+
     def size(self, path: Path) -> int: ...
 
     def exists(self, path: Path) -> bool: ...
@@ -198,10 +201,7 @@ class SystemFile:
             raise storage_error(error, self.path) from error
 
     def sync(self) -> None:
-        try:
-            _sync(self._fd)
-        except OSError as error:
-            raise FsyncFailed(f"{self.path}: {error.strerror or error}") from error
+        _sync_file(self._fd, self.path)
 
     def fileno(self) -> int:
         return self._fd
@@ -244,6 +244,18 @@ class SystemDisk:
     def read(self, path: Path) -> bytes:
         try:
             return path.read_bytes()
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def overwrite(self, path: Path, content: bytes, *, sync: bool) -> None:
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+            try:
+                os.pwrite(fd, content, 0)
+                if sync:
+                    _sync_file(fd, path)
+            finally:
+                os.close(fd)
         except OSError as error:
             raise storage_error(error, path) from error
 
@@ -348,9 +360,12 @@ class SystemDisk:
         return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
-def _sync(fd: int) -> None:
+def _sync_file(fd: int, path: Path) -> None:
     """Flush data and size of a file to the device, including the write cache of the device."""
-    if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(fd)
+    try:
+        if sys.platform == "darwin":
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
+    except OSError as error:
+        raise FsyncFailed(f"{path}: {error.strerror or error}") from error

@@ -79,6 +79,14 @@ class SimulatedFile:
         if allowed < len(data):
             self._disk.refuse(self.path)
 
+    def overwrite(self, content: bytes) -> None:
+        """Write at the beginning."""
+        allowed = self._disk.take_bytes(self.path, len(content))
+        self._inode.touch(0)
+        self._inode.cache[:allowed] = content[:allowed]
+        if allowed < len(content):
+            self._disk.refuse(self.path)
+
     def pread(self, size: int, position: int) -> bytes:
         self._disk.operate("pread", self.path)
         return bytes(self._inode.cache[position : position + size])
@@ -232,6 +240,13 @@ class SimulatedDisk:
     def read(self, path: Path) -> bytes:
         self.operate("read", path)
         return bytes(self._inode(path).cache)
+
+    def overwrite(self, path: Path, content: bytes, *, sync: bool) -> None:
+        file = self.open(path)
+        assert isinstance(file, SimulatedFile)
+        file.overwrite(content)
+        if sync:
+            file.sync()
 
     def size(self, path: Path) -> int:
         return len(self._inode(path).cache)

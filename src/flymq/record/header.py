@@ -39,6 +39,7 @@ LENGTH_END = 12  # the length field counts the bytes after it
 MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
+PRODUCER_ID_AT = 43  # then the producer epoch and the base sequence
 MAGIC = 2
 
 COMPRESSION_MASK = 0x07

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from flymq.broker.replicas.maintenance import Maintenance, MaintenanceIntervals
+from flymq.broker.replicas.scrubbing import Scrubber
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.quota import ClientQuota
 from flymq.broker.service.service import Service
@@ -95,6 +96,9 @@ class Server:
         await self._open_http()
         broker = self.broker = await open_broker(self._workplace())
         Maintenance(broker.replicas, broker.flusher, self._disk_threads, clock).start(self._tasks, _intervals(config))
+        storage = config.storage
+        scrubber = Scrubber(broker.replicas, self._disk_threads, bytes_per_s=storage.scrub_bytes_per_s)
+        scrubber.start(self._tasks, storage.scrub_interval_ms)
         self._listener = self._listener_of(self._gateways(broker.service, http), tls, config.limits.connections_max)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
         logger.info("listening for all protocols on %s:%d", config.listener.host, self.port)
@@ -206,7 +210,9 @@ def _limits(config: Config, connections_max: int) -> ListenerLimits:
 def _intervals(config: Config) -> MaintenanceIntervals:
     storage = config.storage
     return MaintenanceIntervals(
-        storage.retention_check_interval_ms, storage.compaction_check_interval_ms, storage.checkpoint_interval_ms
+        storage.retention_check_interval_ms,
+        storage.compaction_check_interval_ms,
+        storage.checkpoint_interval_ms,
     )
 
 

@@ -205,6 +205,10 @@ class StorageSettings:
     retention_check_interval_ms: int = _setting(60_000, "How often logs are checked for expired segments.", low=1)
     compaction_check_interval_ms: int = _setting(30_000, "How often logs are checked for compaction.", low=1)
     checkpoint_interval_ms: int = _setting(60_000, "How often the recovery checkpoint of each log is written.", low=1)
+    scrub_interval_ms: int = _setting(
+        7 * 24 * 60 * 60 * 1000, "How long to wait before sealed segments are read again to find corruption.", low=1
+    )
+    scrub_bytes_per_s: int = _setting(4 << 20, "Read rate of the scrub; 0 turns it off.", low=0)
     recovery_threads_max: int = _setting(4, "Number of threads that recover logs at startup.", low=1, high=256)
 
 

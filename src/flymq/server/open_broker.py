@@ -84,11 +84,12 @@ async def open_broker(at: Workplace) -> Broker:
     at.undo.callback(at.disk_threads.close)  # whatever works on the logs ends before they are closed
     at.undo.callback(at.flush_threads.close)
     at.undo.push_async_callback(at.tasks.close)
-    recovered = await replicas.open()
+    new_epochs = await replicas.open()
     _report([partition.log for partition in replicas if isinstance(partition.log, Log)])
-    if recovered:
-        await image.until(await catalog.raise_leader_epochs(recovered))
-    return await _coordinate(at, catalog, image, replicas, flusher, was_clean=not recovered)
+    if new_epochs:
+        await image.until(await catalog.raise_leader_epochs(new_epochs))
+    was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
+    return await _coordinate(at, catalog, image, replicas, flusher, was_clean=was_clean)
 
 
 def _open_store(at: Workplace) -> tuple[DataDirectory, SqliteMetadataStore]:

@@ -38,8 +38,11 @@ class DataDirectory:
         """Open the log of a partition, or create it."""
         if config.persistence is Persistence.MEMORY:
             return MemoryLog(str(partition), config)
-        folder = self._folder(partition.topic, topic_id)
-        return open_log(self._disk, folder / str(partition.partition), config)
+        return open_log(self._disk, self.path_of(partition, topic_id), config)
+
+    def path_of(self, partition: TopicPartition, topic_id: UUID) -> Path:
+        """Return the directory of a partition."""
+        return self._folder(partition.topic, topic_id) / str(partition.partition)
 
     def removal(self, topic: str, topic_id: UUID, opened: Sequence[PartitionLog] = ()) -> Callable[[], None]:
         """Return the work that removes a topic's logs, to run in a thread. It is safe to repeat.

@@ -21,6 +21,7 @@ from threading import Lock
 from flymq.host.disk import Disk, replace_files
 from flymq.host.tasks import Steps
 from flymq.model.errors import (
+    CorruptLog,
     FencedLeaderEpoch,
     FileVanished,
     FsyncFailed,
@@ -32,6 +33,7 @@ from flymq.model.errors import (
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import NO_TIMESTAMP, BatchHeader, Buffer
 from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
+from flymq.storage.damage import Damage
 from flymq.storage.leader_epochs import EpochRun, EpochsFile, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from flymq.storage.producers.producer_state import Producers
@@ -48,6 +50,7 @@ from flymq.storage.recovery.checkpoint import (
 )
 from flymq.storage.recovery.checksummed_note import encode_note
 from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
+from flymq.storage.recovery.durable_end import DurableEnd
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
 from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch
@@ -71,6 +74,8 @@ class LogParts:
     epochs_saved: bool
     checkpoint: Checkpoint
     compacted: Compacted
+    durable_offset: int
+    """What the note says."""
     snapshot_offset: int
     report: RecoveryReport
 
@@ -97,6 +102,7 @@ class Log:
         self.compacted = parts.compacted
         self.recovery = parts.report
         self.failure: PartitionOffline | None = None
+        self.damage = Damage()
         self.truncations = 0
         """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
         self._aborted = parts.aborted
@@ -113,6 +119,7 @@ class Log:
         self._index_lock = Lock()
         self._indexes_saved = 0  # number of the last change that saved indexes of the active segment cover
         self._checkpoint = parts.checkpoint
+        self._durable_end = DurableEnd(disk, directory, parts.durable_offset)
         self._snapshot_offset = parts.snapshot_offset
         self._note_aborted()
         for before, after in pairwise(self._segments):
@@ -302,6 +309,9 @@ class Log:
         except FileVanished as error:
             self.go_offline(error)
             raise
+        except CorruptLog as error:
+            self.damage.note(error)
+            raise
         return None
 
     def _check_gap(self, segment: Segment) -> None:
@@ -331,15 +341,19 @@ class Log:
         self._segment_changes += 1
         for segment in segments:
             self._recently_read.pop(segment, None)
+            self.damage.forget(segment.path)
             if segment.is_open:
                 self._unsynced.forget(segment.file)
 
     @contextmanager
-    def _offline_when_vanished(self) -> Iterator[None]:
+    def _noting_damage(self) -> Iterator[None]:
         try:
             yield
         except FileVanished as error:
             self.go_offline(error)
+            raise
+        except CorruptLog as error:
+            self.damage.note(error)
             raise
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
@@ -362,7 +376,7 @@ class Log:
             search = TimeSearch(
                 list(self._segments), self.start_offset, self._touch, partial(self._has_changes, changes)
             )
-            with suppress(SegmentsChanged), self._offline_when_vanished():
+            with suppress(SegmentsChanged), self._noting_damage():
                 return (yield from steps_of(search))
 
     def _has_changes(self, count: int) -> bool:
@@ -385,6 +399,10 @@ class Log:
             self.truncations += 1
             recovery = min((kept.base_offset, position), self._checkpoint.recovery)
             self._store_checkpoint(Checkpoint(self.start_offset, *recovery))
+            self._unsynced.fsync(partial(self._durable_end.lower, kept.base_offset))  # too low is safe
+        with self._index_lock:  # indexes that a late thread holds are of other batches
+            self._unsynced.note_change()
+            self._indexes_saved = self._unsynced.change
         self._forget([kept, *gone])
         del self._segments[at + 1 :]
         for segment in reversed(gone):
@@ -572,7 +590,13 @@ class Log:
             write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.starts)
         point = self._unsynced.begin(self.end_offset, self.truncations, write_epochs)
         point.saves_epochs = save_epochs
+        point.steps.append(partial(self._note_durable, point))
         return point
+
+    def _note_durable(self, point: SyncPoint) -> None:
+        with self._checkpoint_lock:
+            if point.truncations == self.truncations:
+                self._durable_end.advance(point.end_offset)
 
     def end_sync(self, point: SyncPoint) -> None:
         """The work of `begin_sync` is done."""

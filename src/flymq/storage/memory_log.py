@@ -13,6 +13,7 @@ from flymq.model.errors import FencedLeaderEpoch, OffsetOutOfRange, PartitionOff
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import BatchHeader, Buffer
 from flymq.storage.batch_validation import Admitted, Appended, admit, admit_as_is, admit_marker
+from flymq.storage.damage import Damage
 from flymq.storage.leader_epochs import EpochRun, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, transactions_between
 from flymq.storage.producers.producer_state import Producers
@@ -67,6 +68,8 @@ class MemoryLog:
         self.producers = Producers()
         self.epochs = LeaderEpochs()
         self.failure: PartitionOffline | None = None
+        self.damage = Damage()
+        """Nothing on a disk, so nothing that can be damaged there."""
         self._batches: list[_Batch] = []
         self._aborted: list[AbortedTransaction] = []
 

@@ -37,9 +37,15 @@ class BrokerProcess:
     def kill(self) -> None:
         kill(self._process)
 
+    def stop(self) -> None:
+        """Shut down cleanly."""
+        kill(self._process, signal.SIGTERM)
 
-def kill(process: subprocess.Popen[str]) -> None:
-    os.kill(process.pid, signal.SIGKILL)
+
+def kill(process: subprocess.Popen[str], number: signal.Signals = signal.SIGKILL) -> None:
+    if process.returncode is not None:
+        return
+    os.kill(process.pid, number)
     process.wait()
     assert process.stdout is not None
     process.stdout.close()

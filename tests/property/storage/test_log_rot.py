@@ -12,6 +12,7 @@ from tests.property.storage.log_model import Batch, LogBesideList, open_beside_l
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.model.errors import CorruptLog
 from flymq.storage.log import Log
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME
 from flymq.storage.recovery.open_log import open_log
 from flymq.storage.segments.segment import DATA_SUFFIX
 
@@ -122,3 +123,52 @@ def test_a_flipped_bit_in_any_other_file_changes_nothing(seed: int) -> None:
     both.append(records=2)
     both.close_and_reopen()
     both.check()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_happens_to_synced_bytes_they_are_never_taken_for_torn(seed: int) -> None:
+    chance = random.Random(seed)
+    disk, both = write_log(seed, chance)
+    assert isinstance(both.log, Log)
+    durable = both.log.durable_offset
+    synced = [each for each in both.held() if each.header.next_offset <= durable]
+    if not synced:
+        return
+    batch = chance.choice(synced)
+    path, position = place(both, batch)
+    damage(disk, path, position, len(batch.data), chance)
+    try:
+        log = open_log(disk, DIRECTORY, both.log.config)
+    except CorruptLog as error:
+        assert str(DIRECTORY) in error.message
+    else:
+        assert log.end_offset >= durable
+
+
+def damage(disk: SimulatedDisk, path: Path, position: int, size: int, chance: random.Random) -> None:
+    """Zero sectors, write garbage, or cut the file, from within a batch on."""
+    raw, file = bytearray(disk.read(path)), disk.open_existing(path)
+    at = position + chance.randrange(size)
+    kind = chance.choice(("zeros", "garbage", "cut"))
+    if kind == "zeros":
+        start = at // 512 * 512
+        raw[start : start + 512] = bytes(len(raw[start : start + 512]))
+    elif kind == "garbage":
+        raw[at : at + 16] = chance.randbytes(len(raw[at : at + 16]))
+    else:
+        del raw[at:]
+    file.truncate(0)
+    file.append([bytes(raw)])
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_any_other_file_that_is_gone_is_made_again(seed: int) -> None:
+    chance = random.Random(seed)
+    disk, both = write_log(seed, chance)
+    path = chance.choice([path for path in disk.paths() if path.suffix != DATA_SUFFIX])
+    disk.remove(path)
+    start_offset, end_offset = both.log.start_offset, both.log.end_offset
+    both.log = open_log(disk, DIRECTORY, both.log.config)
+    assert both.log.end_offset == end_offset
+    if path.name != CHECKPOINT_NAME:
+        assert both.log.start_offset == start_offset

@@ -9,7 +9,15 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from flymq.cluster.catalog import Catalog, PartitionState, TopicSpec, parse_partition, parse_topic, partition_key
+from flymq.cluster.catalog import (
+    Catalog,
+    NewEpoch,
+    PartitionState,
+    TopicSpec,
+    parse_partition,
+    parse_topic,
+    partition_key,
+)
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import TXN_OPS_MAX, Put
@@ -17,7 +25,7 @@ from flymq.model.errors import TopicExists, TopicNotFound
 from flymq.model.names import TopicPartition
 
 FIRST, SECOND = UUID(int=1), UUID(int=2)
-Known = dict[tuple[UUID, TopicPartition], PartitionState]
+Known = dict[tuple[UUID, TopicPartition], NewEpoch]
 
 
 def state(leader: int = 1, epoch: int = 0) -> PartitionState:
@@ -120,7 +128,10 @@ async def test_a_deleted_topic_is_remembered_until_its_files_are_gone(
 
 
 async def known(store: SqliteMetadataStore) -> Known:
-    return {(FIRST, TopicPartition("orders", number)): each for number, each in (await states(store)).items()}
+    return {
+        (FIRST, TopicPartition("orders", number)): NewEpoch(each, each.leader_epoch + 1)
+        for number, each in (await states(store)).items()
+    }
 
 
 async def test_leader_epochs_are_raised_by_one_however_many_partitions_there_are(

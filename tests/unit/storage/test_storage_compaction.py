@@ -26,6 +26,7 @@ from flymq.record.header import parse_header, renew_checksum
 from flymq.storage.compaction import compactor
 from flymq.storage.compaction.compactor import CompactionResult
 from flymq.storage.log import Log
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, COMPACTED_NAME
 
 KEEP_MS = 1000
 
@@ -295,6 +296,25 @@ def test_compaction_and_retention_together_let_emptied_segments_go() -> None:
     assert removal is not None
     removal()
     assert [key for _, key, _ in content(log)] == ["b"]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_lost_note_of_compaction_costs_a_compaction_and_no_record(is_gone: bool) -> None:
+    disk, log = open_compacted()
+    for key in "abcab":
+        append(log, batch(key, key=key))
+        seal(log)
+    compact(log)
+    append(log, batch("d", key="d"))
+    kept = content(log)
+    note = log.directory / COMPACTED_NAME
+    if is_gone:
+        disk.remove(note)
+    else:
+        for position in (1, disk.size(note) // 2 + 1):
+            disk.flip_bit(note, position)
+    disk.remove(log.directory / CHECKPOINT_NAME)
+    assert content(reopen(disk, log.config)) == kept
 
 
 def test_readers_see_the_old_or_the_new_batches_while_files_are_exchanged() -> None:

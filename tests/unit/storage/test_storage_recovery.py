@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.unit.storage.batches import (
     DIRECTORY,
@@ -11,9 +13,11 @@ from tests.unit.storage.batches import (
     open_simulated,
     reopen,
     settings,
+    sync,
     values,
 )
 
+from flymq.host.simulated_disk import SimulatedDisk
 from flymq.host.tasks import run_steps_here
 from flymq.model.errors import CorruptLog, FileVanished
 from flymq.record.header import assign
@@ -62,6 +66,75 @@ def test_a_tail_of_zeros_is_a_torn_write() -> None:
     log = reopen(disk)
     assert values(log) == ["a"]
     assert log.recovery.cut_bytes == 5000
+
+
+def zero_sector(disk: SimulatedDisk, path: Path, sector: int) -> None:
+    file, raw = disk.open_existing(path), disk.read(path)
+    file.truncate(0)
+    file.append([raw[: sector * 512], bytes(512), raw[(sector + 1) * 512 :]])
+
+
+def test_a_flipped_bit_in_a_batch_full_of_zeros_is_no_torn_write() -> None:
+    disk, log = open_simulated()
+    append(log, batch("a"), batch(*["\0" * 3000] * 20), batch("c"))
+    disk.flip_bit(FIRST, len(batch("a")) + 40_000)
+    with pytest.raises(CorruptLog, match=f"{FIRST} at byte {len(batch('a'))}"):
+        reopen(disk)
+    assert not any(".cut-" in path.name for path in disk.paths())
+
+
+def test_a_zeroed_sector_in_what_was_synced_is_reported_and_nothing_is_cut() -> None:
+    disk, log = open_simulated()
+    append(log, batch("a" * 400), batch("b" * 2000), batch("c"))
+    sync(log)
+    append(log, batch("d"))
+    zero_sector(disk, FIRST, 2)
+    with pytest.raises(CorruptLog, match=f"{FIRST} at byte {len(batch('a' * 400))}"):
+        reopen(disk)
+    assert not any(".cut-" in path.name for path in disk.paths())
+
+
+def test_a_zeroed_sector_behind_what_was_synced_is_a_torn_write() -> None:
+    disk, log = open_simulated()
+    append(log, batch("a" * 400))
+    sync(log)
+    append(log, batch("b" * 2000), batch("c"))
+    zero_sector(disk, FIRST, 2)
+    log = reopen(disk)
+    assert values(log) == ["a" * 400] and log.recovery.kept_aside
+
+
+def test_synced_batches_that_are_missing_at_the_end_are_reported() -> None:
+    disk, log = open_simulated(SMALL)
+    append(log, *[batch("x" * 300)] * 5)
+    sync(log)
+    disk.open_existing(FIRST).truncate(len(batch("x" * 300)))
+    with pytest.raises(CorruptLog, match="end at offset 1, but records up to 5 were on the disk"):
+        reopen(disk, SMALL)
+    disk, log = open_simulated(SMALL)
+    append(log, *[batch("x" * 300)] * 5)
+    sync(log)
+    disk.remove(DIRECTORY / segment_name(4, ".log"))
+    with pytest.raises(CorruptLog, match="end at offset 4, but records up to 5 were on the disk"):
+        reopen(disk, SMALL)
+
+
+def test_a_truncated_log_does_not_miss_what_was_synced_before() -> None:
+    disk, log = open_simulated(SMALL)
+    append(log, *[batch("x" * 300)] * 5)
+    sync(log)
+    log.truncate(3)
+    assert reopen(disk, SMALL).end_offset == 3
+
+
+def test_a_sync_point_that_runs_after_a_truncation_does_not_note_what_is_gone() -> None:
+    disk, log = open_simulated(SMALL)
+    append(log, *[batch("x" * 300)] * 5)
+    point = log.begin_sync()
+    log.truncate(3)
+    point.run()
+    log.end_sync(point)
+    assert reopen(disk, SMALL).end_offset == 3
 
 
 def test_damage_in_the_middle_is_reported_and_what_lies_behind_stays() -> None:

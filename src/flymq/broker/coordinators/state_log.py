@@ -27,10 +27,18 @@ from flymq.coordination.entries import Entry, Key, QueryKey, TransactionKey, Unr
 from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.delivery import Acks
-from flymq.model.errors import CoordinatorLoading, NotCoordinator
+from flymq.model.errors import (
+    CoordinatorLoading,
+    CoordinatorOffline,
+    FlyMQError,
+    NotCoordinator,
+    PartitionOffline,
+    StorageError,
+)
 from flymq.model.names import TopicPartition
 from flymq.record.partitioning import partition_for_key
 from flymq.record.reading import end_offset
+from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -115,11 +123,19 @@ class StateLog(Generic[T]):
     def find_table(self, number: int) -> T | None:
         return self._tables.get(number)
 
-    def _why_missing(self, number: int) -> CoordinatorLoading | NotCoordinator:
-        partition = self._replicas.find(TopicPartition(self.topic, number))
-        if partition is not None and partition.leads:
-            return CoordinatorLoading(f"{partition.name} is being loaded")
-        return NotCoordinator(f"another broker leads {self.topic}-{number}")
+    def _why_missing(self, number: int) -> CoordinatorLoading | CoordinatorOffline | NotCoordinator:
+        name = TopicPartition(self.topic, number)
+        try:
+            partition = self._replicas.get(name)
+        except PartitionOffline as error:
+            return CoordinatorOffline(error.message)
+        except FlyMQError:
+            return NotCoordinator(f"another broker leads {name}")
+        if not partition.leads:
+            return NotCoordinator(f"another broker leads {name}")
+        if partition.log.failure is not None:
+            return CoordinatorOffline(partition.log.failure.message)
+        return CoordinatorLoading(f"{name} is being loaded")
 
     def tables(self) -> Iterator[T]:
         """Yield the tables served here, sorted by partition."""
@@ -265,6 +281,13 @@ class Leadership(Generic[T]):
         while self._wanted:
             number = next(iter(self._wanted))
             del self._wanted[number]
-            table = await self._log.load(number)
+            try:
+                table = await self._log.load(number)
+            except StorageError as error:  # the keys of this partition have no coordinator; all others are served
+                partition = self._log.partition(number)
+                assert isinstance(partition.log, Log), "internal topics are on disk"
+                partition.log.go_offline(error)
+                logger.error("%s cannot be loaded: %s. %s", partition.name, error.message, error.hint)
+                continue
             if table is not None:
                 await self._loaded(number, table)

@@ -2,25 +2,28 @@
 
 When a topic appears in the image, its replicas on this broker are opened in threads and get their roles. `settled`
 waits for that.
+
+A partition whose log cannot be opened is offline, with the reason; all others are served. It is tried again when its
+topic changes, and at the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
 from flymq.broker.replicas.fetching import Fetches
 from flymq.broker.replicas.partition import Partition
-from flymq.cluster.catalog import PartitionState
+from flymq.cluster.catalog import NewEpoch
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Steps, Tasks, Threads, run_steps
 from flymq.host.time_slices import TimeSlice
-from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, StorageError
+from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, PartitionOffline, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
@@ -29,6 +32,9 @@ from flymq.storage.log import Log
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Opened = dict[int, PartitionLog | StorageError]
+"""Logs by the number of the partition, or why they could not be opened."""
 
 
 class Replicas:
@@ -54,7 +60,8 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_topic: dict[UUID, dict[int, Partition]] = {}
         self._working: dict[UUID, asyncio.Task[None]] = {}
-        self._failures: dict[UUID, FlyMQError] = {}
+        self._offline: dict[UUID, dict[int, PartitionOffline]] = {}
+        self._removal_failures: dict[UUID, FlyMQError] = {}
         self.fetches = Fetches(self.get)
         self.topic_watchers: list[Callable[[str], None]] = []
         """Called with the name of a topic that was created, deleted or extended, once its replicas here are ready."""
@@ -86,8 +93,8 @@ class Replicas:
             leader = topic.state(name[1]).leader
         except FlyMQError as error:
             return error
-        if (failure := self._failures.get(topic.topic_id)) is not None:
-            return failure
+        if (offline := self.offline(topic).get(name[1])) is not None:
+            return offline
         where = "is being opened" if leader == self.broker_id else f"is led by broker {leader}"
         return NotLeader(f"{TopicPartition(*name)} {where}")
 
@@ -99,26 +106,48 @@ class Replicas:
         """Return the open partitions of a topic, sorted by number."""
         return self._by_topic.get(topic.topic_id, {})
 
+    def offline(self, topic: Topic) -> Mapping[int, PartitionOffline]:
+        """Return the partitions of a topic whose logs could not be opened, with the reasons."""
+        return self._offline.get(topic.topic_id, {})
+
+    def all_offline(self) -> dict[TopicPartition, PartitionOffline]:
+        """Return every partition that is offline, with the reason: not opened, or a write to it failed."""
+        found = {name: each.log.failure for name, each in self._partitions.items() if each.log.failure is not None}
+        for topic in self._image:
+            for number, failure in self.offline(topic).items():
+                found[topic.name, number] = failure
+        return {TopicPartition(*name): found[name] for name in sorted(found)}
+
+    def check_opened(self, topic: Topic, first: int = 0) -> None:
+        """Raise the error if a partition of the topic, from number `first` on, could not be opened."""
+        for number, failure in sorted(self.offline(topic).items()):
+            if number >= first:
+                raise failure.__cause__ or failure
+
     # --- follow the image
 
-    async def open(self) -> dict[tuple[UUID, TopicPartition], PartitionState]:
-        """Open the replicas of this broker; return the partitions led here that were not closed cleanly.
+    async def open(self) -> dict[tuple[UUID, TopicPartition], NewEpoch]:
+        """Open the replicas of this broker; return the partitions led here that need a new leader epoch.
 
-        Batches may have been lost there, so they get a new leader epoch.
+        Where a log was not closed cleanly, batches may have been lost. Where it has a later epoch than the metadata,
+        the metadata was restored from an older copy.
         """
         topics = list(self._image)
         opened = await asyncio.gather(*(self._open(topic) for topic in topics), return_exceptions=True)
-        recovered = {}
+        new_epochs = {}
         failures: list[BaseException] = []
         for topic, logs in zip(topics, opened, strict=True):
             if isinstance(logs, BaseException):
                 failures.append(logs)
                 continue
             await self._add(topic, logs)
-            for number, log in logs.items():
-                state = topic.partitions[number]
-                if isinstance(log, Log) and not log.recovery.clean and state.leader == self.broker_id:
-                    recovered[topic.topic_id, TopicPartition(topic.name, number)] = state
+            for number, partition in self.of(topic).items():
+                log, state = partition.log, topic.partitions[number]
+                if not isinstance(log, Log) or state.leader != self.broker_id:
+                    continue
+                if not log.recovery.clean or log.epochs.current > state.leader_epoch:
+                    epoch = max(log.epochs.current, state.leader_epoch) + 1
+                    new_epochs[topic.topic_id, partition.name] = NewEpoch(state, epoch)
         if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
@@ -127,17 +156,18 @@ class Replicas:
             await slice_.yield_if_over()
             if (current := self._image.find(topic.name)) is not None:  # changes while logs were opened
                 self._changed(TopicChange(current.name, None, current))
-        return recovered
+        return new_epochs
 
     async def settled(self, topic_id: UUID) -> None:
-        """Return when the replicas of a topic match the image; raise the error if one could not be opened."""
-        if not self._working and not self._failures:  # nearly always; see `is_settling`
+        """Return when the replicas of a topic match the image; raise the error if its files could not be removed.
+
+        Partitions that could not be opened are no error here: see `offline` and `check_opened`.
+        """
+        if not self._working and not self._removal_failures:  # nearly always; see `is_settling`
             return
         while (task := self._working.get(topic_id)) is not None:
             await asyncio.wait([task])
-        if (failure := self._failures.get(topic_id)) is not None:
-            if topic_id not in self._by_topic:
-                del self._failures[topic_id]
+        if (failure := self._removal_failures.pop(topic_id, None)) is not None:
             raise failure
 
     def is_settling(self, topic: Topic) -> bool:
@@ -150,8 +180,8 @@ class Replicas:
             self._remove(before)
         if after is None:
             return
+        self._drop_revoked(after)
         self._assign_roles(after)
-        self._failures.pop(after.topic_id, None)  # missing partitions are retried
         if self._missing(after):
             self._work(after.topic_id, partial(self._open_missing, after.name, after.topic_id))
 
@@ -165,51 +195,79 @@ class Replicas:
         ]
 
     async def _open_missing(self, name: str, topic_id: UUID) -> None:
-        self._failures.pop(topic_id, None)  # of an earlier attempt
-        while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id and self._missing(topic):
-            try:
-                logs = await self._open(topic)
-            except FlyMQError as error:
-                logger.error("cannot open the topic %s: %s", name, error)
-                self._failures[topic_id] = error
-                return
+        tried: set[int] = set()
+        while (topic := self._image.find(name)) is not None and topic.topic_id == topic_id:
+            missing = [number for number in self._missing(topic) if number not in tried]
+            if not missing:
+                break
+            tried.update(missing)
+            logs = await self._open(topic)
             current = self._image.find(name)
             if current is None or current.topic_id != topic_id:  # it was deleted meanwhile
-                await self._remove_files(name, topic_id, list(logs.values()))
+                opened = [log for log in logs.values() if not isinstance(log, StorageError)]
+                await self._remove_files(name, topic_id, opened)
                 return
             await self._add(current, logs)
         self._tell_topic(name)
 
-    async def _open(self, topic: Topic) -> dict[int, PartitionLog]:
+    async def _open(self, topic: Topic) -> Opened:
         numbers = self._missing(topic)
-        if not numbers:
-            return {}
-        return await self._threads.run(
-            lambda: {
-                number: self._directory.open(TopicPartition(topic.name, number), topic.topic_id, topic.config)
-                for number in numbers
-            }
-        )
+        return await self._threads.run(lambda: self._open_all(topic, numbers)) if numbers else {}
 
-    async def _add(self, topic: Topic, logs: dict[int, PartitionLog]) -> None:
+    def _open_all(self, topic: Topic, numbers: list[int]) -> Opened:
+        opened: Opened = {}
+        for number in numbers:
+            try:
+                opened[number] = self._directory.open(TopicPartition(topic.name, number), topic.topic_id, topic.config)
+            except FsyncFailed:
+                raise  # the page cache cannot be trusted, whatever partition it was
+            except StorageError as error:
+                opened[number] = error
+        return opened
+
+    async def _add(self, topic: Topic, logs: Opened) -> None:
         """Add opened partitions; other requests are served meanwhile, since there may be thousands."""
         by_number = self._by_topic.setdefault(topic.topic_id, {})
         slice_ = TimeSlice()
         for number, log in logs.items():
             await slice_.yield_if_over()
-            if self._by_topic.get(topic.topic_id) is not by_number:  # the topic was deleted meanwhile
-                log.release_files()
+            current = self._current(topic)  # its leaders may have changed meanwhile
+            is_gone = self._by_topic.get(topic.topic_id) is not by_number  # the topic was deleted meanwhile
+            if is_gone or number >= len(current.partitions):  # or the partition was removed from it
+                if not isinstance(log, StorageError):
+                    log.release_files()
                 continue
-            name = TopicPartition(topic.name, number)
+            name, offline = TopicPartition(topic.name, number), self.offline(current)
+            if isinstance(log, StorageError):
+                failure = self._take_offline(name, log, offline.get(number))
+                self._set_offline(current, {**offline, number: failure})
+                continue
+            if number in offline:
+                self._set_offline(current, {other: why for other, why in offline.items() if other != number})
             assert name not in self._partitions, f"{name} is open already"
             partition = Partition(name, log, flusher=self._flusher, clock=self._clock)
             self._partitions[name] = by_number[number] = partition
-            # The topic as it is now: its leaders may have changed meanwhile.
-            self._assign_role(self._current(topic), number, partition)
+            self._assign_role(current, number, partition)
 
     def _current(self, topic: Topic) -> Topic:
         found = self._image.find(topic.name)
         return topic if found is None or found.topic_id != topic.topic_id else found
+
+    def _take_offline(
+        self, name: TopicPartition, error: StorageError, known: PartitionOffline | None
+    ) -> PartitionOffline:
+        """Return why a partition is offline, and log it unless it is known."""
+        failure = PartitionOffline(f"{name} is offline: {error.message}", hint=error.hint)
+        if known is None or known.message != failure.message:
+            logger.error("%s. %s", failure.message, error.hint)
+        failure.__cause__ = error
+        return failure
+
+    def _set_offline(self, topic: Topic, offline: dict[int, PartitionOffline]) -> None:
+        if offline:
+            self._offline[topic.topic_id] = offline
+        else:
+            self._offline.pop(topic.topic_id, None)
 
     def _assign_roles(self, topic: Topic) -> None:
         """Apply the roles and settings of the image to the open partitions of a topic."""
@@ -221,15 +279,26 @@ class Replicas:
         leads = state.leader == self.broker_id
         if partition.log.config is not topic.config and partition.log.config != topic.config:
             partition.configure(topic.config)
+        if partition.log.epochs.current > state.leader_epoch:
+            return  # the metadata is older than the log: wait for the new epoch that `open` asks for
         if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
             partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
             for watcher in self.role_watchers:
                 watcher(partition)
 
+    def _drop_revoked(self, topic: Topic) -> None:
+        """Drop partitions that were added and taken back, because some of them could not be opened. They are empty."""
+        count, here = len(topic.partitions), self.of(topic)
+        for number in [number for number in here if number >= count]:
+            partition = here.pop(number)
+            del self._partitions[partition.name]
+            partition.log.release_files()
+        self._set_offline(topic, {number: error for number, error in self.offline(topic).items() if number < count})
+
     def _remove(self, topic: Topic) -> None:
         """Close a deleted topic and remove its files; waiting readers get an error."""
         partitions = self._by_topic.pop(topic.topic_id, {})
-        self._failures.pop(topic.topic_id, None)
+        self._offline.pop(topic.topic_id, None)
         for partition in partitions.values():
             del self._partitions[partition.name]
         for partition in partitions.values():
@@ -243,7 +312,7 @@ class Replicas:
             await self._threads.run(self._directory.removal(name, topic_id, logs))
         except FlyMQError as error:
             logger.error("cannot remove the files of the deleted topic %s: %s", name, error)
-            self._failures[topic_id] = error
+            self._removal_failures[topic_id] = error
 
     def _work(self, topic_id: UUID, work: Callable[[], Awaitable[None]]) -> None:
         """Serialize operations on the files of a topic, in the order of the image's changes."""

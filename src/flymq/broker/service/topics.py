@@ -15,6 +15,7 @@ from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image
 from flymq.cluster.image import Topic as Topic
+from flymq.model.errors import PartitionOffline
 from flymq.model.names import TopicPartition
 
 
@@ -28,7 +29,8 @@ class PartitionInfo:
     high_watermark: int = -1
     last_stable_offset: int = -1
     size: int = 0
-    is_offline: bool = False
+    problem: str = ""
+    """Why the partition is offline; empty if it is not."""
 
 
 class Topics:
@@ -68,13 +70,15 @@ class Topics:
 
     def partitions(self, caller: Caller, topic: Topic) -> list[PartitionInfo]:
         """Describe the partitions of a topic."""
-        here = self._replicas.of(topic)
-        return [_info(number, state, here.get(number)) for number, state in enumerate(topic.partitions)]
+        here, offline = self._replicas.of(topic), self._replicas.offline(topic)
+        return [
+            _info(number, state, here.get(number), offline.get(number)) for number, state in enumerate(topic.partitions)
+        ]
 
     def partition(self, caller: Caller, name: TopicPartition) -> PartitionInfo:
         """Describe one partition that has a replica on this broker."""
         state = self.get(caller, name.topic).state(name.partition)
-        return _info(name.partition, state, self._replicas.get(name))
+        return _info(name.partition, state, self._replicas.get(name), None)
 
     def is_partition(self, caller: Caller, name: TopicPartition) -> bool:
         topic = self._image.find(name.topic)
@@ -126,9 +130,11 @@ class Topics:
         await self._admin.delete(name)
 
 
-def _info(number: int, state: PartitionState, partition: Partition | None) -> PartitionInfo:
+def _info(
+    number: int, state: PartitionState, partition: Partition | None, not_opened: PartitionOffline | None
+) -> PartitionInfo:
     if partition is None:
-        return PartitionInfo(number, state)
+        return PartitionInfo(number, state, problem="" if not_opened is None else not_opened.message)
     log = partition.log
     return PartitionInfo(
         number,
@@ -137,5 +143,5 @@ def _info(number: int, state: PartitionState, partition: Partition | None) -> Pa
         partition.high_watermark,
         partition.last_stable_offset,
         log.size,
-        log.failure is not None,
+        "" if log.failure is None else log.failure.message,
     )

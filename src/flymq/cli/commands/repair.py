@@ -3,29 +3,164 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from flymq.cli.exit_codes import ExitCode
 from flymq.cli.options import Noun, wants_json
 from flymq.cli.output import counted, note, show
 from flymq.host.host import system_host
-from flymq.server.repair import repair_internal_topics
+from flymq.model.names import TopicPartition
+from flymq.server.repair_internal_topics import repair_internal_topics
+from flymq.server.repair_logs import Finding, check_logs, readopt_logs, rebuild_logs, salvage_logs
 
 
 @click.group(cls=Noun)
 def repair() -> None:
-    """Repair a data directory whose broker is stopped."""
+    """Check and repair a data directory whose broker is stopped."""
 
 
-@repair.command("internal-topics")
-@click.option(
+class _Partition(click.ParamType[TopicPartition]):
+    """TOPIC-NUMBER, as everywhere in logs and /health."""
+
+    name = "partition"
+
+    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> TopicPartition:
+        topic, separator, number = str(value).rpartition("-")
+        if not separator or not number.isdecimal():
+            self.fail(f"{value!r} is not TOPIC-NUMBER, such as orders-0.", param, context)
+        return TopicPartition(topic, int(number))
+
+
+data_dir_option = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=Path("flymq-data"),
     help="Data directory.  [default: flymq-data]",
 )
+some_partitions = click.argument("partitions", nargs=-1, type=_Partition(), metavar="[PARTITION...]")
+
+
+@repair.command()
+@some_partitions
+@data_dir_option
+def check(partitions: tuple[TopicPartition, ...], data_dir: Path) -> None:
+    """Read every batch of the partitions, such as orders-0, or of all, and report what is damaged.
+
+    Changes nothing. The exit code is 1 if something is damaged.
+    """
+    found = asyncio.run(check_logs(system_host(), data_dir, partitions))
+    _show_findings(found.findings)
+    checked = counted(found.checked, "partition")
+    if not found.findings:
+        note(f"Checked {checked}: all batches are whole.")
+        return
+    names = " ".join(sorted({str(finding.partition) for finding in found.findings}))
+    note(f"Checked {checked}. To repair: flymq repair salvage {names} --data-dir {data_dir}")
+    raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@repair.command()
+@click.argument("partitions", nargs=-1, required=True, type=_Partition(), metavar="PARTITION...")
+@data_dir_option
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+def salvage(partitions: tuple[TopicPartition, ...], data_dir: Path, dry_run: bool) -> None:
+    """Make damaged partitions, such as orders-0, whole again, so that the broker can open them.
+
+    Batches with one flipped bit are restored. Other damaged bytes are moved to files beside the segments, whose names
+    contain .bad-; readers skip their offsets, which are not used again. All other records keep their offsets.
+    """
+    found = asyncio.run(salvage_logs(system_host(), data_dir, partitions, dry_run=dry_run))
+    _show_findings(found.findings)
+    if not found.findings:
+        note("Nothing to repair: all batches are whole.")
+        return
+    mended = counted(sum(finding.is_mendable for finding in found.findings), "batch").replace("batchs", "batches")
+    lost = counted(sum(finding.lost_offsets for finding in found.findings), "offset")
+    if dry_run:
+        note(f"Would restore {mended} and give up {lost}. Run without --dry-run to do it.")
+        return
+    note(f"Restored {mended}, gave up {lost}.")
+    for path in found.kept_aside:
+        note(f"Kept: {path}")
+
+
+@repair.command()
+@some_partitions
+@data_dir_option
+@click.option("--as-new", is_flag=True, help="Append records whose offsets are taken at the end, as new records.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+def readopt(partitions: tuple[TopicPartition, ...], data_dir: Path, as_new: bool, dry_run: bool) -> None:
+    """Take back records that recovery cut off as torn, of these partitions or of all.
+
+    After a crash, the broker cuts off the damaged end of a log and keeps it in files whose names contain .cut-. Whole
+    batches in there return to their offsets, unless new records were written there since.
+    """
+    found = asyncio.run(readopt_logs(system_host(), data_dir, partitions, as_new=as_new, dry_run=dry_run))
+    rows = [(each.partition, each.file.name, each.records, each.outcome) for each in found]
+    data = [
+        {"partition": str(name), "file": file, "records": records, "outcome": outcome}
+        for name, file, records, outcome in rows
+    ]
+    if rows or wants_json():
+        show(data, [("PARTITION", "FILE", "RECORDS", "OUTCOME"), *rows])
+    if not rows:
+        note("Nothing was cut off.")
+    elif dry_run:
+        note("Run without --dry-run to do it.")
+
+
+@repair.command()
+@some_partitions
+@data_dir_option
+def rebuild(partitions: tuple[TopicPartition, ...], data_dir: Path) -> None:
+    """Remove indexes, checkpoints and snapshots of these partitions, or of all.
+
+    The broker does this by itself if it finds them damaged. At its next start it builds them from the records, which it
+    reads and checks.
+    """
+    count = asyncio.run(rebuild_logs(system_host(), data_dir, partitions))
+    note(f"The next start reads {counted(count, 'partition')} and builds indexes, checkpoints and snapshots.")
+
+
+def _show_findings(findings: Sequence[Finding]) -> None:
+    rows = [
+        (
+            found.partition,
+            found.file.name if found.file.suffix else "",
+            found.position,
+            _offsets(found),
+            found.problem,
+            "restore" if found.is_mendable else "give up",
+        )
+        for found in findings
+    ]
+    data = [
+        {
+            "partition": str(found.partition),
+            "file": str(found.file),
+            "position": found.position,
+            "start_offset": found.offsets[0],
+            "end_offset": found.offsets[1],
+            "problem": found.problem,
+            "restorable": found.is_mendable,
+        }
+        for found in findings
+    ]
+    if rows or wants_json():
+        show(data, [("PARTITION", "FILE", "BYTE", "OFFSETS", "PROBLEM", "SALVAGE"), *rows])
+
+
+def _offsets(found: Finding) -> str:
+    start, end = found.offsets
+    return f"{start}-{end - 1}" if end > start else f"{start}-"
+
+
+@repair.command("internal-topics")
+@data_dir_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 def internal_topics(data_dir: Path, dry_run: bool) -> None:
     """Remove unreadable records from the internal topics.

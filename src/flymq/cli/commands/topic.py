@@ -85,14 +85,17 @@ def describe(topic: str) -> None:
             part.leader,
             _join(part.replicas),
             _join(part.isr),
-            part.start_offset,
-            part.end_offset,
+            _known(part.start_offset),
+            _known(part.end_offset),
             show_bytes(part.size_bytes),
         )
         for part in found.partitions
     ]
     click.echo(f"Topic {found.name}\n")
     click.echo("\n".join(aligned([("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE"), *rows])))
+    for part in found.partitions:
+        if part.problem:
+            note(part.problem)
     settings = [
         (name, value, _readable(name, value), "(topic override)" if name in found.overrides else "")
         for name, value in found.settings.items()
@@ -178,6 +181,10 @@ def _as_json(found: TopicDescription) -> dict[str, Any]:
         "partitions": [part._asdict() for part in found.partitions],
         "settings": dict(found.settings),
     }
+
+
+def _known(offset: int) -> object:
+    return "-" if offset < 0 else offset
 
 
 def _join(brokers: Iterable[int]) -> str:

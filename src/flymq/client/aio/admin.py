@@ -100,6 +100,7 @@ class AsyncAdmin:
                     part.start_offset,
                     part.end_offset,
                     part.size_bytes,
+                    part.problem,
                 )
                 for part in answer.partitions
             ],

@@ -112,6 +112,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.IndeterminateResult: ErrorCode.REQUEST_TIMED_OUT,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.CoordinatorOffline: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
     errors.StaleGeneration: ErrorCode.ILLEGAL_GENERATION,

@@ -64,6 +64,7 @@ def describe_topic(connection: NativeConnection, request: wire.DescribeTopic) ->
                 info.start_offset,
                 info.high_watermark,
                 info.size,
+                info.problem,
             )
             for info in topics.partitions(connection.caller, topic)
         ],

@@ -19,3 +19,11 @@ class CoordinatorLoading(FlyMQError):
     code = "COORDINATOR_LOADING"
     retriable = True
     hint = "Retry after a short wait."
+
+
+class CoordinatorOffline(FlyMQError):
+    """The state of the group or transaction cannot be read from the disk."""
+
+    code = "COORDINATOR_OFFLINE"
+    retriable = True
+    hint = "The message says which partition is offline; stop the broker and run `flymq repair check`."

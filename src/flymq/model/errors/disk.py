@@ -31,7 +31,7 @@ class FileVanished(StorageError):
     """A file of the log is missing."""
 
     code = "FILE_VANISHED"
-    hint = "Another program removed it; restore the partition from a replica or a backup."
+    hint = "Another program removed it. Put it back, or stop the broker and run `flymq repair check`."
 
 
 class DirectoryLocked(StorageError):
@@ -43,10 +43,10 @@ class DirectoryLocked(StorageError):
 
 
 class PartitionOffline(StorageError):
-    """The partition is offline after a disk failure."""
+    """The partition is offline: a write failed, or its log could not be opened."""
 
     code = "PARTITION_OFFLINE"
-    hint = "The message says what failed; fix it and restart the broker or reopen the partition."
+    hint = "The message says what failed. Fix it, with flymq repair if the log is damaged, and restart the broker."
 
 
 class CorruptLog(StorageError):
@@ -54,7 +54,7 @@ class CorruptLog(StorageError):
 
     code = "CORRUPT_LOG"
     retriable = False
-    hint = "The file and position are in the message; restore the partition from a replica or a backup."
+    hint = "Stop the broker and run `flymq repair check`."
 
 
 class FsyncFailed(StorageError):

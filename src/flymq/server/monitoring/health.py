@@ -24,13 +24,14 @@ def describe_health(phase: Phase, measured: Measured | None, *, broker_id: int, 
     if measured is None:
         return health
     broker = measured.broker
-    partitions = list(broker.replicas)
     health.cluster = broker.service.cluster.cluster_id
     health.topics = sum(not topic.is_internal for topic in broker.image)
-    health.partitions = len(partitions)
+    health.partitions = len(broker.replicas)
     health.connections = sum(listener.connections for listener in measured.listeners)
-    health.offline_partitions = [str(each.name) for each in partitions if each.log.failure is not None]
-    health.problems = [str(each.log.failure) for each in partitions if each.log.failure is not None]
+    offline = broker.replicas.all_offline()
+    health.offline_partitions = [str(name) for name in offline]
+    health.problems = [str(failure) for failure in offline.values()]
+    health.problems += [f"corrupt batch: {text}" for each in broker.replicas for text in each.log.damage]
     health.problems += broker.set_aside.problems.values()
     if phase is Phase.SERVING:
         health.status = "degraded" if health.problems else "ok"

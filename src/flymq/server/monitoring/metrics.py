@@ -140,16 +140,25 @@ def _traffic(measured: Measured) -> Iterator[str]:
 
 def _storage(measured: Measured) -> Iterator[str]:
     broker = measured.broker
-    count, offline, size = 0, 0, 0
+    count, offline, corrupt, size = 0, 0, 0, 0
     for topic in broker.image:
         here = broker.replicas.of(topic).values()
         count += len(here)
+        offline += len(broker.replicas.offline(topic))
         offline += sum(partition.log.failure is not None for partition in here)
+        corrupt += sum(len(partition.log.damage) for partition in here)
         size += sum(partition.log.size for partition in here)
         yield ""
     yield from gauge("flymq_topics", "Number of topics, including internal topics.", ("", len(broker.image)))
     yield from gauge("flymq_partitions", "Number of partitions.", ("", count))
-    yield from gauge("flymq_partitions_offline", "Partitions that are offline after a disk failure.", ("", offline))
+    yield from gauge(
+        "flymq_partitions_offline",
+        "Partitions that are offline: a write failed, or the log could not be opened.",
+        ("", offline),
+    )
+    yield from gauge(
+        "flymq_corrupt_batches", "Corrupt batches that readers or the scrub have found since the start.", ("", corrupt)
+    )
     yield from gauge("flymq_log_bytes", "Total size of all logs.", ("", size))
     yield from gauge(
         "flymq_internal_records_unreadable",
@@ -242,18 +251,22 @@ def _partitions(broker: Broker) -> Iterator[str]:
         ((labels(topic=topic.name), len(topic.partitions)) for topic in topics),
     )
     found: list[tuple[str, Partition, PartitionState]] = []
+    offline: list[tuple[str, int]] = []
     for topic in topics:
         name = labels(topic=topic.name)
         for number, partition in sorted(broker.replicas.of(topic).items()):
-            found.append((f'{name},partition="{number}"', partition, topic.partitions[number]))
+            at = f'{name},partition="{number}"'
+            found.append((at, partition, topic.partitions[number]))
+            offline.append((at, int(partition.log.failure is not None)))
+        offline += [(f'{name},partition="{number}"', 1) for number in sorted(broker.replicas.offline(topic))]
         yield ""
     yield from gauges(
         "flymq_partition_log_bytes", "Size of the partition's log.", ((at, p.log.size) for at, p, _ in found)
     )
     yield from gauges(
         "flymq_partition_offline",
-        "1 if the partition is offline after a disk failure.",
-        ((at, int(p.log.failure is not None)) for at, p, _ in found),
+        "1 if the partition is offline: a write failed, or its log could not be opened.",
+        offline,
     )
     yield from gauges(
         "kafka_topic_partition_current_offset",

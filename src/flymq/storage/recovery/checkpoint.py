@@ -66,8 +66,8 @@ def write_clean_marker(disk: Disk, directory: Path, marker: CleanMarker) -> None
     write_aside(disk, directory / CLEAN_NAME, encode_note(marker))
 
 
-def read_compacted(disk: Disk, directory: Path) -> Compacted:
-    return read_note(disk, directory / COMPACTED_NAME, Compacted) or Compacted()
+def read_compacted(disk: Disk, directory: Path) -> Compacted | None:
+    return read_note(disk, directory / COMPACTED_NAME, Compacted)
 
 
 def write_compacted(disk: Disk, directory: Path, compacted: Compacted) -> None:

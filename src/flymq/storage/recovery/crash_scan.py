@@ -3,11 +3,12 @@
 Scanning starts at the last checkpoint, before which everything is known to be on the disk, and checks every batch.
 At the first one that is not whole there are two cases, and they must not be confused:
 
+- *corrupt*: the batch was on the disk (durable_end.py knows), or one flipped bit explains the damage, or valid batches
+  follow it, or only its offset is wrong. Cutting would lose valid batches, so the log is not opened: the error names
+  the file and the position, and an operator decides (`flymq repair`).
 - *torn*: the crash took what was not yet on the disk. The file ends within the batch, or sectors were never written
   and read as zeros, or nothing valid follows. The log is cut there. What was cut off is kept in a file
   `<segment>.cut-<position>` and reported: it was never acknowledged as durable, but may be worth a look.
-- *corrupt*: the batch is damaged although valid batches follow it, or only its offset is wrong. Cutting would lose
-  valid batches, so the log is not opened: the error names the file and the position, and an operator decides.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from flymq.host.disk import Disk
 from flymq.model.errors import CorruptLog, InvalidBatch
+from flymq.record.bit_flips import find_flipped_bit
 from flymq.record.checksum import crc32c
 from flymq.record.header import (
     ATTRIBUTES_AT,
@@ -50,8 +52,13 @@ class RecoveryReport:
     kept_aside: list[Path] = field(default_factory=list)
 
 
-def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader], None], *, is_last: bool) -> int:
-    """Check every batch from `start` on, `note` the good ones, return the position where they end."""
+def scan_segment(
+    segment: Segment, start: int, note: Callable[[int, BatchHeader], None], *, durable_offset: int, is_last: bool
+) -> int:
+    """Check every batch from `start` on, `note` the good ones, return the position where they end.
+
+    Everything before `durable_offset` was on the disk.
+    """
     end = segment.file.size()
     position = start
     try:
@@ -59,6 +66,8 @@ def scan_segment(segment: Segment, start: int, note: Callable[[int, BatchHeader]
             note(at, header)
             position = at + header.size
     except CorruptLog:
+        if segment.next_offset < durable_offset:
+            raise
         tail = segment.file.pread(end - position, position)
         if not _is_torn(tail, position, segment.next_offset, is_last=is_last):
             raise
@@ -81,19 +90,27 @@ def cut_path(segment: Segment, position: int) -> Path:
     return segment.path.with_name(segment_name(segment.base_offset, f"{_CUT_INFIX}{position}"))
 
 
-def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
-    """Return what was kept aside of segments that begin before `end_offset`."""
+def cut_files(disk: Disk, directory: Path) -> list[tuple[Path, int, int]]:
+    """Return what was kept aside, sorted: the file, the base offset of its segment, and its position in there."""
     found = []
     for name in disk.list(directory):
-        base_offset = parse_name(name.partition(_CUT_INFIX)[0], "") if _CUT_INFIX in name else None
-        if base_offset is not None and base_offset < end_offset:
-            found.append(directory / name)
-    return found
+        digits, infix, position = name.partition(_CUT_INFIX)
+        base_offset = parse_name(digits, "")
+        if infix and base_offset is not None and position.isdecimal():
+            found.append((directory / name, base_offset, int(position)))
+    return sorted(found, key=lambda cut: cut[1:])
+
+
+def cuts_before(disk: Disk, directory: Path, end_offset: int) -> list[Path]:
+    """Return what was kept aside of segments that begin before `end_offset`."""
+    return [path for path, base_offset, _ in cut_files(disk, directory) if base_offset < end_offset]
 
 
 def _is_torn(tail: bytes, position: int, next_offset: int, *, is_last: bool) -> bool:
     """Distinguish a torn write from corruption by the damaged batch and what follows it."""
     following = _find_batch(tail, next_offset)
+    if _has_flipped_bit(tail):
+        return False
     if _has_lost_sector(tail, position, following) or _has_lost_beginning(tail, position, next_offset, following):
         return True
     if following is not None or _is_whole(tail):
@@ -134,6 +151,14 @@ def _has_lost_beginning(tail: bytes, position: int, next_offset: int, following:
     if lost >= _OFFSET_BYTES and next_offset.bit_count() > 1:
         return True
     return crc32c(tail[ATTRIBUTES_AT:following]) == int.from_bytes(tail[CRC_AT:ATTRIBUTES_AT])
+
+
+def _has_flipped_bit(tail: bytes) -> bool:
+    """Whether one flipped bit is all that is wrong with the batch. A crash does not do that."""
+    with suppress(InvalidBatch):
+        size = parse_header(tail).size
+        return size <= len(tail) and find_flipped_bit(tail[:size]) is not None
+    return False
 
 
 def _is_whole(tail: bytes) -> bool:

@@ -16,6 +16,7 @@ from flymq.storage.leader_epochs import EpochRun, EpochRuns, LeaderEpochs, read_
 from flymq.storage.log import Log, LogParts
 from flymq.storage.producers.replay import replay
 from flymq.storage.recovery.checkpoint import (
+    COMPACTED_NAME,
     Checkpoint,
     CleanMarker,
     Compacted,
@@ -26,6 +27,7 @@ from flymq.storage.recovery.checkpoint import (
 )
 from flymq.storage.recovery.checksummed_note import encode_note
 from flymq.storage.recovery.crash_scan import RecoveryReport, cut_path, keep_aside, scan_segment
+from flymq.storage.recovery.durable_end import read_durable_end
 from flymq.storage.segments.segment import DATA_SUFFIX, Segment, parse_name
 
 
@@ -33,13 +35,14 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
     """Open the log in `directory`, or create an empty one. `Log.recovery` says what was found."""
     disk.make_directory(directory)
     _clear_leftovers(disk, directory)
-    checkpoint, compacted = read_checkpoint(disk, directory), read_compacted(disk, directory)
+    checkpoint, durable_offset = read_checkpoint(disk, directory), read_durable_end(disk, directory)
     segments = _list_segments(disk, directory, config, checkpoint)
+    compacted = read_compacted(disk, directory) or _assume_compacted(disk, directory, config, segments)
     report = RecoveryReport()
     runs = EpochRuns()
     report.clean = _was_closed_cleanly(disk, directory, segments[-1])
     if not report.clean:
-        segments = _recover(disk, directory, segments, checkpoint, compacted, report, runs)
+        segments = _recover(disk, directory, segments, checkpoint, compacted, durable_offset, report, runs)
     epochs, epochs_saved = _restore_epochs(disk, directory, segments, runs.runs)
     if not report.clean:
         recovered = Checkpoint(checkpoint.start_offset, segments[-1].base_offset, segments[-1].size)
@@ -62,6 +65,7 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
         epochs_saved=epochs_saved,
         checkpoint=checkpoint,
         compacted=compacted,
+        durable_offset=durable_offset,
         snapshot_offset=snapshot_offset,
         report=report,
     )
@@ -103,6 +107,13 @@ def _list_segments(disk: Disk, directory: Path, config: TopicConfig, checkpoint:
     ]
 
 
+def _assume_compacted(disk: Disk, directory: Path, config: TopicConfig, segments: list[Segment]) -> Compacted:
+    """Return what to believe without a readable note: if the log may have been compacted, gaps are no loss."""
+    if config.cleanup_policy.compacts or disk.exists(directory / COMPACTED_NAME):
+        return Compacted(0, gaps_end=segments[-1].base_offset)
+    return Compacted()
+
+
 def _was_closed_cleanly(disk: Disk, directory: Path, active: Segment) -> bool:
     """Return whether the log was closed and not written since; if so, make the active segment writable."""
     marker = take_clean_marker(disk, directory)
@@ -125,15 +136,19 @@ def _recover(
     segments: list[Segment],
     checkpoint: Checkpoint,
     compacted: Compacted,
+    durable_offset: int,
     report: RecoveryReport,
     runs: EpochRuns,
 ) -> list[Segment]:
-    """Scan from the checkpoint on and return the segments up to where the last whole batch ends."""
+    """Scan from the checkpoint on and return the segments up to where the last whole batch ends.
+
+    Nothing is changed where records before `durable_offset` are missing: that is no crash.
+    """
     kept = [segment for segment in segments if segment.base_offset < checkpoint.recovery_offset]
     rest = segments[len(kept) :]
     for segment in rest:
         if report.cut_at is None and kept:
-            _check_follows(kept[-1], segment, compacted, report)
+            _check_follows(kept[-1], segment, compacted, durable_offset, report)
         if report.cut_at is not None:
             _set_aside(disk, segment, report)
             continue
@@ -142,7 +157,7 @@ def _recover(
                 kept[-1].seal()
         kept.append(segment)
         start = checkpoint.recovery_position if segment.base_offset == checkpoint.recovery_offset else 0
-        _scan(disk, segment, start, report, runs, is_last=segment is segments[-1])
+        _scan(disk, segment, start, durable_offset, report, runs, is_last=segment is segments[-1])
     disk.sync_directory(directory)
     return kept
 
@@ -163,7 +178,9 @@ def _restore_epochs(
     return epochs, epochs.starts == (saved or [])
 
 
-def _check_follows(before: Segment, segment: Segment, compacted: Compacted, report: RecoveryReport) -> None:
+def _check_follows(
+    before: Segment, segment: Segment, compacted: Compacted, durable_offset: int, report: RecoveryReport
+) -> None:
     """Check that a segment begins where the scan found the end of the one before."""
     if before.next_offset > segment.base_offset:
         raise CorruptLog(
@@ -172,10 +189,28 @@ def _check_follows(before: Segment, segment: Segment, compacted: Compacted, repo
         )
     if before.next_offset < segment.base_offset and segment.base_offset > compacted.gaps_end:
         # Whole batches at the end of the segment before were lost: what follows does not follow what is left.
+        if before.next_offset < durable_offset:
+            raise _lost(before, durable_offset)
         report.cut_at = (before.path, before.size)
 
 
-def _scan(disk: Disk, segment: Segment, start: int, report: RecoveryReport, runs: EpochRuns, *, is_last: bool) -> None:
+def _lost(segment: Segment, durable_offset: int) -> CorruptLog:
+    return CorruptLog(
+        f"{segment.path} at byte {segment.size}: the batches end at offset {segment.next_offset}, "
+        f"but records up to {durable_offset} were on the disk"
+    )
+
+
+def _scan(
+    disk: Disk,
+    segment: Segment,
+    start: int,
+    durable_offset: int,
+    report: RecoveryReport,
+    runs: EpochRuns,
+    *,
+    is_last: bool,
+) -> None:
     """Check one segment, cut its torn end and bring it to the disk: a killed process may have left it in the cache."""
     size = segment.file.size()
     if size < start:
@@ -186,7 +221,9 @@ def _scan(disk: Disk, segment: Segment, start: int, report: RecoveryReport, runs
         runs.add(header, segment.next_offset)
         segment.note(header, position)
 
-    end = scan_segment(segment, start, note, is_last=is_last)
+    end = scan_segment(segment, start, note, durable_offset=durable_offset, is_last=is_last)
+    if is_last and segment.next_offset < durable_offset:
+        raise _lost(segment, durable_offset)
     report.scanned_bytes += end - start
     if end < size:
         report.cut_at = (segment.path, end)

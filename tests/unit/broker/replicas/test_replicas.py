@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
@@ -11,13 +12,27 @@ import pytest
 from tests.unit.broker.world import World
 
 from flymq.broker.broker import Broker
+from flymq.broker.coordinators.groups import Committer
 from flymq.broker.replicas.partition import Partition, Role
-from flymq.cluster.catalog import TopicSpec
+from flymq.broker.safety import wait_safe
+from flymq.cluster.catalog import TopicSpec, partition_key
+from flymq.coordination.entries import OffsetValue
 from flymq.host.virtual_time import run
+from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.metadata.store import Put
 from flymq.model.delivery import Acks
-from flymq.model.errors import NotLeader, PartitionNotFound, StorageError, TopicNotFound
+from flymq.model.errors import (
+    CoordinatorOffline,
+    NotLeader,
+    PartitionNotFound,
+    PartitionOffline,
+    StorageError,
+    TopicNotFound,
+)
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
+from flymq.record.header import CRC_AT
+from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
 
 OTHER = 7
 """Another broker."""
@@ -287,5 +302,102 @@ def test_files_that_cannot_be_removed_are_reported_and_removed_at_the_next_start
         assert "orders" not in node.image and files_of(world, "orders") != []
         node = await world.restart()
         assert files_of(world, "orders") == [] and await world.catalog.gone() == {}
+
+    in_world(scenario)
+
+
+# --- offline
+
+
+def corrupt(world: World, topic: str, number: int) -> None:
+    """Flip a bit in the first batch of a log whose broker is stopped, and take its marker of a clean shutdown away."""
+    (segment,) = (
+        p for p in world.disk.paths() if f"/{topic}~" in str(p) and str(p).endswith(f"/{number}/{'0' * 20}.log")
+    )
+    world.disk.flip_bit(segment, CRC_AT)
+    world.disk.remove(segment.with_name(CHECKPOINT_NAME))
+    world.disk.remove(segment.with_name(CLEAN_NAME))
+
+
+def test_a_partition_whose_log_is_corrupt_is_offline_and_all_others_are_served() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 2)
+        await world.create_topic("payments", 1)
+        for name, number in (("orders", 0), ("orders", 1), ("orders", 1), ("payments", 0)):
+            world.partition(name, number).append(a_batch(), Acks.LEADER)
+        await world.close()
+        corrupt(world, "orders", 1)
+        node = await world.start()
+        assert world.partition("orders", 0).append(a_batch(), Acks.LEADER).base_offset == 1
+        assert world.partition("payments", 0).append(a_batch(), Acks.LEADER).base_offset == 1
+        with pytest.raises(PartitionOffline, match=r"orders-1 is offline: .*log at byte 0"):
+            node.replicas.get(TopicPartition("orders", 1))
+        assert list(node.replicas.all_offline()) == [TopicPartition("orders", 1)]
+
+    in_world(scenario)
+
+
+def test_a_topic_with_an_offline_partition_can_be_changed_extended_and_deleted() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 2)
+        for _ in range(2):
+            world.partition("orders", 1).append(a_batch(), Acks.LEADER)
+        await world.close()
+        corrupt(world, "orders", 1)
+        node = await world.start()
+        await node.admin.alter("orders", {"retention.ms": 1_000_000})
+        await node.admin.add_partitions("orders", 3)
+        assert world.partition("orders", 2).append(a_batch(), Acks.LEADER).base_offset == 0
+        assert list(node.replicas.offline(node.image.get("orders"))) == [1]
+        await node.admin.get_or_create("orders")
+        await node.admin.delete("orders")
+        assert files_of(world, "orders") == [] and node.replicas.all_offline() == {}
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("is_found", ["while opening", "while loading"])
+def test_an_internal_partition_that_cannot_be_read_takes_only_its_own_groups_offline(is_found: str) -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 1)
+        names = [f"group-{n}" for n in range(10)]
+        for name in names:
+            await wait_safe(node.groups.commit(name, Committer(), {ORDERS: OffsetValue(3)})[1])
+        lost = {name for name in names if node.groups._log.number_of(name) == 0}
+        assert 0 < len(lost) < len(names)
+        await world.close()
+        if is_found == "while opening":
+            corrupt(world, "__offsets", 0)
+        else:
+            (segment,) = (
+                p for p in world.disk.paths() if "/__offsets~" in str(p) and str(p).endswith("/0/" + "0" * 20 + ".log")
+            )
+            world.disk.flip_bit(segment, CRC_AT)
+        node = await world.start()
+        for name in set(names) - lost:
+            assert node.groups.committed(name)[ORDERS].offset == 3
+        for name in lost:
+            with pytest.raises(CoordinatorOffline, match="offline"):
+                node.groups.committed(name)
+        assert [str(name) for name in node.replicas.all_offline()] == ["__offsets-0"]
+
+    in_world(scenario)
+
+
+def test_metadata_older_than_the_log_gets_a_leader_epoch_above_that_of_the_log() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 1)
+        old = node.image.state(ORDERS)
+        for _ in range(3):
+            await world.elect(ORDERS, world.broker_id)
+            world.partition("orders").append(a_batch(), Acks.LEADER)
+        key = partition_key(node.image.get("orders").topic_id, 0)
+        await world.close()
+        store = SqliteMetadataStore.open(world.disk, Path("/data/metadata.db"))
+        await store.txn(success=[Put(key, msgspec.json.encode(old, order="sorted"))])
+        await store.close()
+        await world.start()
+        assert world.partition("orders").leads and world.partition("orders").leader_epoch == 4
+        assert world.partition("orders").append(a_batch(), Acks.LEADER).base_offset == 3
 
     in_world(scenario)

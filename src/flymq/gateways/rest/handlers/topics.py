@@ -117,7 +117,8 @@ async def list_partitions(call: Call) -> shapes.Partitions:
                 info.high_watermark,
                 info.last_stable_offset,
                 info.size,
-                info.is_offline,
+                bool(info.problem),
+                info.problem,
             )
             for info in topics.partitions(call.caller, topic)
         ]

@@ -57,6 +57,7 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.MetadataUnavailable: 503,
     errors.NotCoordinator: 503,
     errors.CoordinatorLoading: 503,
+    errors.CoordinatorOffline: 503,
     errors.GroupNotFound: 404,
     errors.ConsumerNotFound: 404,
     errors.UnknownMember: 409,

@@ -137,6 +137,7 @@ class PartitionDescription(Answer):
     last_stable_offset: int
     bytes: int
     offline: bool
+    problem: str
 
 
 class Partitions(Answer):

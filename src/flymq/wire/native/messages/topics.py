@@ -73,6 +73,7 @@ class PartitionDescription(Part):
     start_offset: I64 = 0
     end_offset: I64 = 0
     size_bytes: I64 = 0
+    problem: str = ""
 
 
 class DescribeTopicAnswer(Message):

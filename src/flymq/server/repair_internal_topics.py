@@ -12,18 +12,16 @@ from pathlib import Path
 
 from flymq.broker.coordinators.set_aside import SetAside
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, Belongs, Table, keys_of, replay
-from flymq.cluster.image import Image, Topic
+from flymq.cluster.image import Topic
 from flymq.coordination.entries import Entry, Unreadable, encode_entries
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.transaction_table import TransactionTable
 from flymq.host.host import Host
 from flymq.host.tasks import run_steps_here
-from flymq.metadata.sqlite import SqliteMetadataStore
-from flymq.model.errors import DataDirectoryMissing, UncleanShutdown
+from flymq.model.errors import UncleanShutdown
 from flymq.model.names import TopicPartition
-from flymq.model.topic_config import TopicConfig
-from flymq.server.open_broker import METADATA_NAME
+from flymq.server.stopped_broker import stopped_broker
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.log import Log
 
@@ -47,24 +45,13 @@ class Repaired:
 
 async def repair_internal_topics(host: Host, data_dir: Path, *, dry_run: bool) -> list[Repaired]:
     """Remove unreadable records from the internal topics; return what was found. A dry run changes nothing."""
-    if not host.disk.exists(data_dir / METADATA_NAME):
-        raise DataDirectoryMissing(f"{data_dir} is not the data directory of a broker")
-    directory = DataDirectory(host.disk, data_dir)
-    try:
-        store = SqliteMetadataStore.open(host.disk, data_dir / METADATA_NAME)
-        try:
-            image = Image(store, TopicConfig())
-            await image.load()
-        finally:
-            await store.close()
-        found = []
+    found = []
+    async with stopped_broker(host, data_dir) as broker:
         for topic_name in _TABLES:
-            if (topic := image.find(topic_name)) is not None:
+            if (topic := broker.image.find(topic_name)) is not None:
                 for number in range(len(topic.partitions)):
-                    found.append(_repair(host, data_dir, directory, topic, number, dry_run=dry_run))
-        return found
-    finally:
-        directory.close()
+                    found.append(_repair(host, data_dir, broker.directory, topic, number, dry_run=dry_run))
+    return found
 
 
 def _repair(

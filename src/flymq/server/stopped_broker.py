@@ -1,0 +1,42 @@
+"""The data directory of a broker that does not run, for the commands that repair it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from flymq.cluster.image import Image
+from flymq.host.host import Host
+from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.model.errors import DataDirectoryMissing
+from flymq.model.topic_config import TopicConfig
+from flymq.server.open_broker import METADATA_NAME
+from flymq.storage.data_directory import DataDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedBroker:
+    """The logs of a broker and its topics."""
+
+    directory: DataDirectory
+    image: Image
+
+
+@asynccontextmanager
+async def stopped_broker(host: Host, data_dir: Path) -> AsyncIterator[StoppedBroker]:
+    """Lock the data directory, so that no broker starts on it, and read its metadata."""
+    if not host.disk.exists(data_dir / METADATA_NAME):
+        raise DataDirectoryMissing(f"{data_dir} is not the data directory of a broker")
+    directory = DataDirectory(host.disk, data_dir)
+    try:
+        store = SqliteMetadataStore.open(host.disk, data_dir / METADATA_NAME)
+        try:
+            image = Image(store, TopicConfig())
+            await image.load()
+        finally:
+            await store.close()
+        yield StoppedBroker(directory, image)
+    finally:
+        directory.close()
