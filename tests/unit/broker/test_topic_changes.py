@@ -92,7 +92,9 @@ def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_from_a_clean
         for topic in ("invoices", "orders"):
             await world.create_topic(topic, 1)
             world.partition(topic).append(encode_batch([(None, b"x")]), Acks.LEADER)
-        world.disk.fail_next("append", "invoices~", errno.ENOSPC)
+        log = world.partition("invoices").log
+        assert isinstance(log, Log)
+        world.disk.fail_next("append", str(log.directory / "checkpoint"), errno.ENOSPC)
         await world.restart()
         logs = {partition.name.topic: partition.log for partition in world.node.replicas}
         assert [topic for topic, log in logs.items() if isinstance(log, Log) and not log.recovery.clean] == ["invoices"]
