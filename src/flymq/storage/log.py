@@ -59,6 +59,7 @@ from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
 
 _SNAPSHOTS_KEPT = 2
+_DETACHED_MAX = 1000  # segments that retention drops at once, on the event loop
 _SEALED_OPEN_MAX = 8  # sealed segments of one log whose files are held open for their readers
 
 
@@ -481,13 +482,15 @@ class Log:
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
 
-        What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays.
+        What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays. One call
+        drops a limited number: repeat it until there is no removal.
         """
         with self._offline_on_failure():
             active = self._active
             if active.size and count_expired([active], self.config, now_ms) == 1:
                 self.roll()
             expired = count_expired(self._segments[:-1], self.config, now_ms, beside_bytes=self._active.size)
+            expired = min(expired, _DETACHED_MAX)
             while expired and self._segments[expired - 1].next_offset > self._snapshot_offset:
                 expired -= 1
             return self._detach(expired) if expired else None
@@ -503,7 +506,7 @@ class Log:
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         self._check_offsets()
         self._cut_epochs_start()
-        aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
+        aborted = [path for each in gone if (path := self._aborted.forget_segment(each.base_offset)) is not None]
         end_offset = gone[-1].next_offset if gone else self._gone_before
         new_start = max(new_start, end_offset)
 

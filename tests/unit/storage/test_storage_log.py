@@ -540,3 +540,17 @@ def test_a_late_checkpoint_does_not_overwrite_newer_indexes() -> None:
     sealed = disk.read(index)
     late.run()
     assert disk.read(index) == sealed
+
+
+def test_retention_of_many_segments_takes_several_rounds() -> None:
+    _, log = open_simulated(settings(retention_ms=1))
+    for number in range(1100):
+        append(log, batch(f"{number}"))
+        log.roll()
+    checkpoint(log)
+    rounds = []
+    while (removal := log.retain(NOW_MS + 1000)) is not None:
+        removal()
+        rounds.append(log.start_offset)
+    assert rounds == [1000, 1100]
+    assert values(log) == []

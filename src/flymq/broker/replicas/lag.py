@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flymq.broker.replicas.partition import Partition
 from flymq.host.clock import Clock
 from flymq.model.names import TopicPartition
-from flymq.record.header import parse_header
+from flymq.record.header import HEADER_SIZE, parse_header
 
 UNKNOWN = -1
 
@@ -54,7 +54,8 @@ class LagMeter:
         found = partition.log.read(offset, bytes_max=0)
         if found is None:
             return UNKNOWN
-        header = parse_header(found.read())
+        # Of a batch in a file no more than the header: it may have megabytes.
+        header = parse_header(found.read() if found.in_memory else found.read_part(0, HEADER_SIZE))
         is_own = header.delete_horizon_ms is None and not header.has_log_append_time
         time_ms = header.base_timestamp if is_own else header.max_timestamp
         self._times[partition.name, offset] = time_ms

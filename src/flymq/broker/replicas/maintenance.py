@@ -51,8 +51,7 @@ class Maintenance:
         async with partition.upkeep:
             if isinstance(log, Log):
                 await run_steps(self._threads, log.load_times())
-            removal = log.retain(now_ms)
-            if removal is not None:
+            while (removal := log.retain(now_ms)) is not None:
                 await self._threads.run(removal)
 
     async def compact(self, partition: Partition) -> None:
