@@ -4,7 +4,8 @@ A directory of segments (segments/) with what the partition remembers of its pro
 (producers/) and of its leaders (leader_epochs.py). recovery/open_log.py puts it together and repairs it after a crash.
 
 No call here waits: appending is a write to the page cache. To make it durable, call `begin_sync()`, run what it returns
-in a thread, and pass it to `end_sync()`; flusher.py does that for many logs at once.
+in a thread, and pass it to `end_sync()`; flusher.py does that for many logs at once. What else takes long, a search by
+time or deleting records, is a generator of steps (host/tasks.py).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.recovery.durable_end import DurableEnd
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
-from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch
+from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch, load_times
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
 from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
@@ -471,13 +472,8 @@ class Log:
             self._cut_epochs_start()
 
     def load_times(self) -> Steps[None]:
-        """Load the latest time of each sealed segment, in a thread: it is in a file for each, and there may be many."""
-        unknown = [segment for segment in self._segments[:-1] if not segment.knows_max_timestamp]
-        if unknown:
-            copies = [segment.copy_sealed() for segment in unknown]
-            for segment, timestamp in zip(unknown, (yield partial(_max_timestamps, copies)), strict=True):
-                if timestamp is not None:
-                    segment.take_max_timestamp(timestamp)
+        """Load the latest time of each sealed segment, for `retain` and for compaction."""
+        return load_times(self._segments[:-1])
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
@@ -678,14 +674,3 @@ class Log:
 def _check_order(before: Segment, base_offset: int) -> None:
     assert before.base_offset < base_offset, f"segment {base_offset} does not follow {before.base_offset}"
     assert before.next_offset <= base_offset, f"{before.path} ends at {before.next_offset}, the next is {base_offset}"
-
-
-def _max_timestamps(segments: list[Segment]) -> list[int | None]:
-    """Return the latest time of each segment; None for one that was removed meanwhile or cannot be read."""
-    found: list[int | None] = []
-    for segment in segments:
-        try:
-            found.append(segment.max_timestamp)
-        except StorageError:  # whoever needs it gets the error
-            found.append(None)
-    return found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flymq.host.disk import File
 from flymq.host.tasks import Steps
-from flymq.model.errors import CorruptLog, InvalidBatch
+from flymq.model.errors import CorruptLog, InvalidBatch, StorageError
 from flymq.record import codec
 from flymq.record.batch import unpack
 from flymq.record.compression import DECOMPRESSED_BYTES_MAX
@@ -141,3 +141,24 @@ class TimeSearch:
     def _check_current(self) -> None:
         if not self.is_current():
             raise SegmentsChanged
+
+
+def load_times(sealed: Sequence[Segment]) -> Steps[None]:
+    """Load the latest time of each of these segments, in a thread: it is in a file for each, and there may be many."""
+    unknown = [segment for segment in sealed if not segment.knows_max_timestamp]
+    if unknown:
+        copies = [segment.copy_sealed() for segment in unknown]
+        for segment, timestamp in zip(unknown, (yield partial(_max_timestamps, copies)), strict=True):
+            if timestamp is not None:
+                segment.take_max_timestamp(timestamp)
+
+
+def _max_timestamps(segments: list[Segment]) -> list[int | None]:
+    """Return the latest time of each segment; None for one that was removed meanwhile or cannot be read."""
+    found: list[int | None] = []
+    for segment in segments:
+        try:
+            found.append(segment.max_timestamp)
+        except StorageError:  # whoever needs it gets the error
+            found.append(None)
+    return found
