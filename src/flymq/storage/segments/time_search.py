@@ -147,18 +147,20 @@ def load_times(sealed: Sequence[Segment]) -> Steps[None]:
     """Load the latest time of each of these segments, in a thread: it is in a file for each, and there may be many."""
     unknown = [segment for segment in sealed if not segment.knows_max_timestamp]
     if unknown:
-        copies = [segment.copy_sealed() for segment in unknown]
-        for segment, timestamp in zip(unknown, (yield partial(_max_timestamps, copies)), strict=True):
+        for segment, timestamp in zip(unknown, (yield partial(_max_timestamps, unknown)), strict=True):
             if timestamp is not None:
                 segment.take_max_timestamp(timestamp)
 
 
 def _max_timestamps(segments: list[Segment]) -> list[int | None]:
-    """Return the latest time of each segment; None for one that was removed meanwhile or cannot be read."""
+    """Return the latest time of each segment; None for one that was removed meanwhile or cannot be read.
+
+    In a thread, so by copies: the segments themselves belong to the event loop.
+    """
     found: list[int | None] = []
     for segment in segments:
         try:
-            found.append(segment.max_timestamp)
+            found.append(segment.copy_sealed().max_timestamp)
         except StorageError:  # whoever needs it gets the error
             found.append(None)
     return found
