@@ -34,6 +34,7 @@ SUITES = {
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",
     "metrics_page": "benchmarks.metrics_page",
+    "stalls": "benchmarks.stalls",
     "spark": "benchmarks.spark",
     "spark_jobs": "benchmarks.spark_jobs",
     "peers": "benchmarks.peers.suite",

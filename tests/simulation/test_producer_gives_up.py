@@ -6,7 +6,7 @@ import asyncio
 import errno
 
 import pytest
-from tests.simulation.world import BROKER, World
+from tests.simulation.world import BROKER, World, patiently
 
 from flymq.host.virtual_time import run
 from flymq.model.errors import FlyMQError, FsyncFailed

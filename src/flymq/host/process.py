@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -32,7 +33,8 @@ def resident_bytes() -> int:
 def open_files() -> int | None:
     """Count the open descriptors of this process, if the system provides them."""
     try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+        # A third of the cost of `iterdir`, and there may be thousands.
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     except OSError:
         return None
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
+
+from flymq.host.time_slices import TimeSlice
 
 T = TypeVar("T")
+
+Steps = Generator[Callable[[], Any] | None, Any, T]
+"""Long work on shared state, in steps: its own code runs on the event loop; what it yields runs in a thread, and its
+result is sent back. None means that others may be served now. The state can change at every yield."""
 
 
 class Tasks:
@@ -68,3 +74,41 @@ class InlineThreads:
 
     def close(self) -> None:
         pass
+
+
+async def run_steps(threads: Threads, steps: Steps[T]) -> T:
+    """Run the steps, and return the result of the last."""
+    slice_ = TimeSlice()
+    try:
+        work = next(steps)
+        while True:
+            try:
+                if work is None:
+                    await slice_.yield_if_over()
+                    result = None
+                else:
+                    result = await threads.run(work)
+                    slice_ = TimeSlice()
+            except Exception as error:
+                work = steps.throw(error)
+            else:
+                work = steps.send(result)
+    except StopIteration as end:
+        return cast(T, end.value)
+    finally:
+        steps.close()
+
+
+def run_steps_here(steps: Steps[T]) -> T:
+    """Run the steps synchronously: where there is no event loop to keep free."""
+    try:
+        work = next(steps)
+        while True:
+            try:
+                result = None if work is None else work()
+            except Exception as error:
+                work = steps.throw(error)
+            else:
+                work = steps.send(result)
+    except StopIteration as end:
+        return cast(T, end.value)

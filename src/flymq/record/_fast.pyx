@@ -65,6 +65,8 @@ include "_fast_encode.pxi"
 include "_fast_parse.pxi"
 include "_fast_check.pxi"
 include "_fast_columns.pxi"
+include "_fast_time.pxi"
+include "_fast_compaction.pxi"
 
 
 cdef inline uint32_t hash_of(const uint8_t *at, Py_ssize_t rest) noexcept nogil:

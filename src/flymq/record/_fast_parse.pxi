@@ -163,9 +163,14 @@ cdef class Walk:
                 refuse(fault)
             if record.offset >= self.start_offset:
                 return True
+        self.check_end()
+        return False
+
+    cdef inline int check_end(self) except -1:
+        """After the last record nothing may be left."""
         if self.at != self.end:
             refuse(b"bytes are left after the last record of the batch")
-        return False
+        return 0
 
 
 cdef enum:

@@ -285,6 +285,23 @@ def parse_columns(sections: Sequence[Section], start_offset: int) -> Columns:
     )
 
 
+def find_time(section: Section, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record from `start_offset` on that is of this time or later."""
+    for offset, time_ms, *_ in _walk(section, start_offset):
+        if time_ms >= timestamp_ms:
+            return offset, time_ms
+    return None
+
+
+def find_latest_time(section: Section, start_offset: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record from `start_offset` on that has the latest time of them."""
+    latest: tuple[int, int] | None = None
+    for offset, time_ms, *_ in _walk(section, start_offset):
+        if latest is None or time_ms > latest[1]:
+            latest = offset, time_ms
+    return latest
+
+
 def _binary_column(fields: Sequence[bytes | None]) -> BinaryColumn:
     validity = bytearray((len(fields) + 7) // 8)
     for index, field in enumerate(fields):
@@ -481,6 +498,53 @@ def _read_int(data: bytes, at: int, end: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
     raise InvalidBatch("a record ends in the middle of a field")
+
+
+# --- compaction -----------------------------------------------------------------------------------------------------
+
+
+class LastOffsets:
+    """The last offset of each key."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, section: Section) -> None:
+        """Note the keys of all records; of an invalid batch, none."""
+        for offset, _, key, _, _ in list(_walk(section, 0)):
+            if key is not None:
+                self._offsets[key] = max(offset, self._offsets.get(key, offset))
+
+    def count_kept(self, section: Section, drop_tombstones: bool) -> tuple[int, int]:
+        """Return how many records are the last of their key, or have none; and how many of these are tombstones."""
+        kept = [record for record in _walk(section, 0) if self._keeps(record, drop_tombstones)]
+        return len(kept), sum(key is not None and value is None for _, _, key, value, _ in kept)
+
+    def retain(self, section: Section, drop_tombstones: bool, headroom: int, base_timestamp: int) -> bytearray:
+        """Return these records after `headroom` free bytes, with their timestamps relative to `base_timestamp`."""
+        out = bytearray(headroom)
+        payload, begin = bytes(section.payload), 0
+        for record in _walk(section, 0):
+            length, at = _read_varint(payload, begin, len(payload))
+            end = at + length
+            if self._keeps(record, drop_tombstones):
+                if base_timestamp == section.base_timestamp:
+                    out += payload[begin:end]
+                else:
+                    _, rest = _read_varint(payload, at + 1, end)
+                    body = payload[at : at + 1] + _varint(_checked_time(record[1] - base_timestamp)) + payload[rest:end]
+                    out += _varint(len(body)) + body
+            begin = end
+        return out
+
+    def _keeps(self, record: _RawRecord, drop_tombstones: bool) -> bool:
+        offset, _, key, value, _ = record
+        if key is None:
+            return True
+        return not (drop_tombstones and value is None) and self._offsets.get(key, NO_OFFSET) <= offset
 
 
 # --- keys to partitions ---------------------------------------------------------------------------------------------

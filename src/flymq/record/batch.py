@@ -134,9 +134,14 @@ def retain(
     if len(kept) == len(records) and delete_horizon_ms is None:
         return bytearray(memoryview(buffer)[position : position + header.size])
     if delete_horizon_ms is not None:
-        header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
+        header = with_delete_horizon(header, delete_horizon_ms)
     records_section = codec.encode_kept(kept, HEADER_SIZE, header.base_offset, header.base_timestamp)
     return seal(records_section, header._replace(record_count=len(kept)), Compression(header.compression))
+
+
+def with_delete_horizon(header: BatchHeader, horizon_ms: int) -> BatchHeader:
+    """Return the header with the time from which tombstones or a marker can be removed, in place of its base time."""
+    return header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=horizon_ms)
 
 
 def seal(buffer: bytearray, header: BatchHeader, compression: Compression) -> bytearray:

@@ -9,6 +9,7 @@ slower (a batch of 1,000 records of 100 bytes, CPython 3.11)."""
 try:
     from flymq.record._fast import (
         NO_OFFSET,
+        LastOffsets,
         Record,
         RecordLike,
         assign_batch,
@@ -16,6 +17,8 @@ try:
         encode_columns,
         encode_kept,
         encode_records,
+        find_latest_time,
+        find_time,
         hash_keys,
         keyless_records,
         murmur2,
@@ -29,6 +32,7 @@ try:
 except ImportError:
     from flymq.record._plain import (
         NO_OFFSET,
+        LastOffsets,
         Record,
         RecordLike,
         assign_batch,
@@ -36,6 +40,8 @@ except ImportError:
         encode_columns,
         encode_kept,
         encode_records,
+        find_latest_time,
+        find_time,
         hash_keys,
         keyless_records,
         murmur2,
@@ -50,6 +56,7 @@ except ImportError:
 __all__ = [
     "COMPILED",
     "NO_OFFSET",
+    "LastOffsets",
     "Record",
     "RecordLike",
     "assign_batch",
@@ -57,6 +64,8 @@ __all__ = [
     "encode_columns",
     "encode_kept",
     "encode_records",
+    "find_latest_time",
+    "find_time",
     "hash_keys",
     "keyless_records",
     "murmur2",

@@ -18,6 +18,7 @@ from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.transaction_table import TransactionTable
 from flymq.host.host import Host
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import UncleanShutdown
 from flymq.model.names import TopicPartition
 from flymq.server.stopped_broker import stopped_broker
@@ -71,7 +72,7 @@ def _repair(
         for start in range(0, len(entries), _ENTRIES_PER_BATCH):
             some = entries[start : start + _ENTRIES_PER_BATCH]
             log.append(encode_entries(some, now_ms=now_ms), leader_epoch=epoch, now_ms=now_ms)
-        log.delete_before(snapshot_offset)
+        run_steps_here(log.delete_before(snapshot_offset))
     log.close()
     return Repaired(name, unreadable, len(entries))
 

@@ -4,7 +4,8 @@ A directory of segments (segments/) with what the partition remembers of its pro
 (producers/) and of its leaders (leader_epochs.py). recovery/open_log.py puts it together and repairs it after a crash.
 
 No call here waits: appending is a write to the page cache. To make it durable, call `begin_sync()`, run what it returns
-in a thread, and pass it to `end_sync()`; flusher.py does that for many logs at once.
+in a thread, and pass it to `end_sync()`; flusher.py does that for many logs at once. What else takes long, a search by
+time or deleting records, is a generator of steps (host/tasks.py).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from pathlib import Path
 from threading import Lock
 
 from flymq.host.disk import Disk, replace_files
+from flymq.host.tasks import Steps
 from flymq.model.errors import (
     CorruptLog,
     FencedLeaderEpoch,
     FileVanished,
     FsyncFailed,
+    NotLeader,
     OffsetOutOfRange,
     PartitionOffline,
     ResourcesExhausted,
@@ -54,12 +57,13 @@ from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
 from flymq.storage.recovery.durable_end import DurableEnd
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
+from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch, load_times
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
-from flymq.storage.segments.time_search import find_latest_time, find_time
 from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
 
 _SNAPSHOTS_KEPT = 2
+_DETACHED_MAX = 1000  # segments that retention drops at once, on the event loop
 _SEALED_OPEN_MAX = 8  # sealed segments of one log whose files are held open for their readers
 
 
@@ -90,6 +94,8 @@ class Log:
         self.config = config
         self._segments = parts.segments
         self._recently_read: dict[Segment, None] = {}
+        self._segment_changes = 0
+        """How often segments were removed, replaced or cut. A search that paused meanwhile starts again."""
         self._gone_before = self._segments[0].base_offset
         """Segments before this offset are removed, durably: no crash brings them back."""
         self.start_offset = parts.start_offset
@@ -117,6 +123,8 @@ class Log:
         # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
         # late thread with the state from before writes nothing.
         self._checkpoint_lock = Lock()
+        self._index_lock = Lock()
+        self._indexes_saved = 0  # number of the last change that saved indexes of the active segment cover
         self._checkpoint = parts.checkpoint
         self._durable_end = DurableEnd(disk, directory, parts.durable_offset)
         self._snapshot_offset = parts.snapshot_offset
@@ -291,7 +299,7 @@ class Log:
 
     def roll(self) -> None:
         """Seal the active segment and begin the next one."""
-        with self._retried_when_exhausted():
+        with self._retried_when_exhausted(), self._index_lock:
             active = self._active
             active.cut_torn()
             self._begin_segment(self.end_offset)
@@ -375,6 +383,7 @@ class Log:
 
     def _forget(self, segments: list[Segment]) -> None:
         """Drop segments that are removed or replaced from all bookkeeping, so that nothing holds their files open."""
+        self._segment_changes += 1
         for segment in segments:
             self._recently_read.pop(segment, None)
             self.damage.forget(segment.path)
@@ -396,15 +405,27 @@ class Log:
         """Return the aborted transactions that have records in [start, end)."""
         return self._aborted.between(start_offset, end_offset)
 
-    def find_time(self, timestamp: int) -> TimedOffset | None:
+    def find_time(self, timestamp: int) -> Steps[TimedOffset | None]:
         """Return the first record of this time or later."""
-        with self._noting_damage():
-            return find_time(self._segments, timestamp, self.start_offset, self._touch)
+        return self._search(lambda search: search.find(timestamp))
 
-    def find_latest_time(self) -> TimedOffset | None:
+    def find_latest_time(self) -> Steps[TimedOffset | None]:
         """Return the first record that has the latest time of all."""
-        with self._noting_damage():
-            return find_latest_time(self._segments, self.start_offset, self._touch)
+        return self._search(lambda search: search.find_latest())
+
+    def _search(self, steps_of: Callable[[TimeSearch], Steps[TimedOffset | None]]) -> Steps[TimedOffset | None]:
+        """Search by time; again when segments were removed or replaced meanwhile, which is rare."""
+        yield from self.load_times()
+        while True:
+            changes = self._segment_changes
+            search = TimeSearch(
+                list(self._segments), self.start_offset, self._touch, partial(self._has_changes, changes)
+            )
+            with suppress(SegmentsChanged), self._noting_damage():
+                return (yield from steps_of(search))
+
+    def _has_changes(self, count: int) -> bool:
+        return self._segment_changes == count
 
     # --- truncate and delete
 
@@ -424,6 +445,9 @@ class Log:
             recovery = min((kept.base_offset, position), self._checkpoint.recovery)
             self._store_checkpoint(Checkpoint(self.start_offset, *recovery))
             self._unsynced.fsync(partial(self._durable_end.lower, kept.base_offset))  # too low is safe
+        with self._index_lock:  # indexes that a late thread holds are of other batches
+            self._unsynced.note_change()
+            self._indexes_saved = self._unsynced.change
         self._forget([kept, *gone])
         del self._segments[at + 1 :]
         for segment in reversed(gone):
@@ -457,8 +481,11 @@ class Log:
             self.end_offset = self.start_offset
             self._drop_before_start()
 
-    def delete_before(self, start_offset: int) -> None:
-        """Make `start_offset` the first offset; segments that lie wholly before it are removed."""
+    def delete_before(self, start_offset: int) -> Steps[None]:
+        """Make `start_offset` the first offset; segments that lie wholly before it are removed.
+
+        Nothing else that removes or replaces segments may run meanwhile; appends and checkpoints may.
+        """
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
         with self._retried_when_exhausted():
@@ -466,13 +493,18 @@ class Log:
                 return  # what retention did is not enough: a crash may undo it
             if start_offset == self.end_offset and self._active.size:
                 self.roll()
-            self._save_now()  # a log must never end, after a power cut, before it begins
-            start_offset = max(start_offset, self.start_offset)
-            with self._checkpoint_lock:
-                self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
-            self.start_offset = start_offset
-            self._drop_before_start()
+            # A log must never end, after a power cut, before it begins; and what producers did in the segments that
+            # go must be in a snapshot.
+            point = self.begin_checkpoint() or self.begin_sync()
+            yield point.run
+            self.end_sync(point)
+            if point.truncations != self.truncations:
+                raise NotLeader(f"{self.directory.name} was truncated while its records were deleted")
+            self.start_offset = max(start_offset, self.start_offset)
             self._check_offsets()
+            gone = sum(segment.next_offset <= self.start_offset for segment in self._segments[:-1])
+            yield self._detach(gone, new_start=self.start_offset)
+            self._cut_epochs_start()
 
     def _drop_before_start(self) -> None:
         """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
@@ -484,16 +516,22 @@ class Log:
                 removal()
             self._cut_epochs_start()
 
+    def load_times(self) -> Steps[None]:
+        """Load the latest time of each sealed segment, for `retain` and for compaction."""
+        return load_times(self._segments[:-1])
+
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
 
-        What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays.
+        What the producers did there must be in a snapshot first, so a segment after the last checkpoint stays. One call
+        drops a limited number: repeat it until there is no removal.
         """
         with self._retried_when_exhausted():
             active = self._active
             if active.size and count_expired([active], self.config, now_ms) == 1:
                 self.roll()
             expired = count_expired(self._segments[:-1], self.config, now_ms, beside_bytes=self._active.size)
+            expired = min(expired, _DETACHED_MAX)
             while expired and self._segments[expired - 1].next_offset > self._snapshot_offset:
                 expired -= 1
             removals, self._removals_left = self._removals_left, []
@@ -501,10 +539,11 @@ class Log:
                 removals.append(self._detach(expired))
             return partial(self._run_removals, removals) if removals else None
 
-    def _detach(self, count: int) -> Callable[[], None]:
+    def _detach(self, count: int, new_start: int = 0) -> Callable[[], None]:
         """Drop the oldest segments; return what removes their files. A crash before that only brings them back.
 
-        If the disk is too full for the note of the new start, `retain` tries the removal again.
+        The log then starts at `new_start` durably, or where the segments that are left begin. If the disk is too full
+        for the note of the new start, `retain` tries the removal again.
         """
         gone = self._segments[:count]
         del self._segments[:count]
@@ -512,8 +551,9 @@ class Log:
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         self._check_offsets()
         self._cut_epochs_start()
-        aborted = [self._aborted.forget_segment(segment.base_offset) for segment in gone]
-        end_offset = gone[-1].next_offset
+        aborted = [path for each in gone if (path := self._aborted.forget_segment(each.base_offset)) is not None]
+        end_offset = gone[-1].next_offset if gone else self._gone_before
+        new_start = max(new_start, end_offset)
 
         def remove() -> None:
             for segment in gone:
@@ -521,7 +561,7 @@ class Log:
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
             try:
                 with self._checkpoint_lock:
-                    start_offset = max(end_offset, self._checkpoint.start_offset)
+                    start_offset = max(new_start, self._checkpoint.start_offset)
                     self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
             except ResourcesExhausted:
                 self._removals_left.append(remove)
@@ -558,9 +598,22 @@ class Log:
         self._unsynced.fsync(partial(write_compacted, self.disk, self.directory, compacted))
         self.compacted = compacted
 
-    def replace_segments(self, base_offsets: list[int]) -> None:
-        """Replace these segments by the compacted one, which now has the name of the first."""
+    @contextmanager
+    def replacing_segments(self, base_offsets: list[int]) -> Iterator[None]:
+        """While the files of these segments are exchanged for compacted ones, reads go on in the old files.
+
+        An open file is not affected by a rename. But a segment that opened its file now might find the new batches,
+        where its index has the old positions.
+        """
         old = [segment for segment in self._segments if base_offsets[0] <= segment.base_offset <= base_offsets[-1]]
+        for segment in old:
+            segment.hold_files()
+        yield
+        assert old[0] in self._segments, "segments were removed while they were being replaced"
+        self._replace_segments(base_offsets, old)
+
+    def _replace_segments(self, base_offsets: list[int], old: list[Segment]) -> None:
+        """Replace these segments by the compacted one, which now has the name of the first."""
         self._forget(old)
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = [
@@ -629,16 +682,24 @@ class Log:
         """Return the work after which a crash costs no scan of what is there now; None when nothing has changed."""
         if not self.is_dirty or self.failure is not None:
             return None
-        with suppress(ResourcesExhausted):  # they can be built again
-            # Indexes are written here: a thread might be late and overwrite newer ones.
-            self._active.save_indexes()
         self._unsynced.fsync(self._aborted.write_missing)
+        save_indexes = partial(
+            self._save_indexes, self._active, self._unsynced.change, self._active.begin_save_indexes()
+        )
         snapshot = encode_snapshot(self.producers, self._aborted.mark(self._active.base_offset))
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
         # The history of leaders comes first: headers before the checkpoint are not looked at again.
         point = self._begin_sync(save_epochs=self._epochs_file.is_unsaved)
-        point.steps.append(partial(self._save, point, snapshot, checkpoint))
+        point.steps += [save_indexes, partial(self._save, point, snapshot, checkpoint)]
         return point
+
+    def _save_indexes(self, segment: Segment, change: int, save: Callable[[], None]) -> None:
+        """Save the indexes of the active segment, in a thread, which may be late: newer ones may be there."""
+        with self._index_lock:
+            if segment is self._active and change >= self._indexes_saved:  # when it was sealed, they were saved
+                with suppress(ResourcesExhausted):  # they can be built again
+                    save()
+                    self._indexes_saved = change
 
     def _save(self, point: SyncPoint, snapshot: bytes, checkpoint: Checkpoint) -> None:
         with self._checkpoint_lock:

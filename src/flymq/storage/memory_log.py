@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
+from flymq.host.tasks import Steps
 from flymq.model.errors import FencedLeaderEpoch, OffsetOutOfRange, PartitionOffline
 from flymq.model.topic_config import TopicConfig
 from flymq.record.header import BatchHeader, Buffer
@@ -17,7 +19,7 @@ from flymq.storage.producers.aborted_transactions import AbortedTransaction, tra
 from flymq.storage.producers.producer_state import Producers
 from flymq.storage.producers.replay import apply_marker
 from flymq.storage.retention import count_expired
-from flymq.storage.segments.time_search import TimedOffset, times_of
+from flymq.storage.segments.time_search import TimedOffset, first_since, latest_of, scan_batch
 
 _ROOM_DIVISOR = 32  # this part of the memory is freed at once, so that a full log does not do it at every append
 
@@ -187,19 +189,30 @@ class MemoryLog:
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         return transactions_between(self._aborted, start_offset, end_offset)
 
-    def find_time(self, timestamp: int) -> TimedOffset | None:
-        return next(self._records_since(timestamp), None)
-
-    def find_latest_time(self) -> TimedOffset | None:
-        latest = max((batch.max_timestamp for batch in self._batches), default=-1)
-        return self.find_time(latest) or max(self._records_since(0), key=lambda found: found.timestamp, default=None)
-
-    def _records_since(self, timestamp: int) -> Iterator[TimedOffset]:
-        for batch in self._batches:
+    def find_time(self, timestamp: int) -> Steps[TimedOffset | None]:
+        scan = first_since(timestamp, self.start_offset)
+        for batch in list(self._batches):
+            yield None
             if batch.max_timestamp >= max(timestamp, 0):
-                for found in times_of(batch.header, batch.data, self.start_offset):
-                    if found.timestamp >= timestamp:
-                        yield found
+                found: TimedOffset | None = yield partial(scan_batch, batch.header, batch.data, scan, self.start_offset)
+                if found is not None and found.timestamp >= timestamp:
+                    return found
+        return None
+
+    def find_latest_time(self) -> Steps[TimedOffset | None]:
+        latest: TimedOffset | None = None
+        scan = latest_of(self.start_offset)
+        for batch in list(self._batches):
+            yield None
+            if batch.max_timestamp >= (0 if latest is None else latest.timestamp + 1):
+                found: TimedOffset | None = yield partial(scan_batch, batch.header, batch.data, scan, self.start_offset)
+                if (
+                    found is not None
+                    and found.timestamp >= 0
+                    and (latest is None or found.timestamp > latest.timestamp)
+                ):
+                    latest = found
+        return latest
 
     def truncate(self, end_offset: int) -> None:
         if end_offset >= self.end_offset:
@@ -214,12 +227,13 @@ class MemoryLog:
         for batch in self._batches:
             self._remember(batch)
 
-    def delete_before(self, start_offset: int) -> None:
+    def delete_before(self, start_offset: int) -> Steps[None]:
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.name} ends at offset {self.end_offset}, before {start_offset}")
         self._drop(bisect_right(self._batches, start_offset, key=lambda batch: batch.header.next_offset))
         if start_offset > self.start_offset:
             self._begin_at(start_offset)
+        yield None
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         self._drop(count_expired(self._batches, self.config, now_ms))

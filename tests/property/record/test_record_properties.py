@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flymq.model.errors import InvalidBatch
 from flymq.record import _plain
 from flymq.record.batch import encode_batch, parse_batch, retain
 from flymq.record.compression import Compression
@@ -120,3 +121,80 @@ def test_both_codecs_keep_offsets_and_times_alike(entries: list[Any]) -> None:
 @given(st.binary(max_size=300))
 def test_both_codecs_hash_a_key_alike(key: bytes) -> None:
     assert _fast.murmur2(key) == _plain.murmur2(key)
+
+
+few_keys = st.none() | st.sampled_from([b"", b"a", b"b", b"c" * 40])
+keyed = st.lists(st.tuples(few_keys, fields, headers, times), min_size=1, max_size=30)
+
+
+@given(st.lists(keyed, min_size=1, max_size=5), st.booleans(), times)
+def test_both_codecs_keep_the_same_records_of_each_key(
+    batches: list[list[Any]], drop_tombstones: bool, base_timestamp: int
+) -> None:
+    sections, base_offset = [], 0
+    for entries in batches:
+        sections.append(section_of(entries)._replace(base_offset=base_offset))
+        base_offset += len(entries)
+    fast, plain = _fast.LastOffsets(), _plain.LastOffsets()
+    for section in sections:
+        fast.add(section)
+        plain.add(section)
+    assert len(fast) == len(plain)
+    for section in sections:
+        assert fast.count_kept(section, drop_tombstones) == plain.count_kept(section, drop_tombstones)
+        for base in (section.base_timestamp, base_timestamp):
+            kept = fast.retain(section, drop_tombstones, 7, base)
+            assert kept == plain.retain(section, drop_tombstones, 7, base)
+            count, _ = plain.count_kept(section, drop_tombstones)
+            left = _fast.parse_records([section._replace(payload=kept[7:], record_count=count, base_timestamp=base)], 0)
+            read = {record.offset: record for record in _fast.parse_records([section], 0)}
+            assert all(record == read[record.offset] for record in left)
+
+
+@given(st.lists(keyed, min_size=1, max_size=1), st.binary(min_size=1, max_size=20), st.integers(0, 200))
+def test_both_codecs_refuse_the_same_batches_and_take_none_of_their_keys(
+    batches: list[list[Any]], noise: bytes, at: int
+) -> None:
+    section = section_of(batches[0])
+    payload = bytearray(section.payload)
+    payload[at : at + len(noise)] = noise
+    section = section._replace(payload=payload)
+    fast, plain = _fast.LastOffsets(), _plain.LastOffsets()
+    for call in (
+        lambda last: last.add(section),
+        lambda last: last.count_kept(section, False),
+        lambda last: last.retain(section, False, 0, 9),
+    ):
+        assert outcome(call, fast) == outcome(call, plain)
+    assert len(fast) == len(plain)
+
+
+def outcome(call: Any, codec: Any) -> Any:
+    try:
+        return call(codec)
+    except InvalidBatch as error:
+        return error.message
+
+
+@given(records, times, st.integers(0, 1_040))
+def test_both_codecs_find_the_same_record_by_time(entries: list[Any], time_ms: int, start_offset: int) -> None:
+    section = section_of(entries)
+    assert _fast.find_time(section, time_ms, start_offset) == _plain.find_time(section, time_ms, start_offset)
+    assert _fast.find_latest_time(section, start_offset) == _plain.find_latest_time(section, start_offset)
+
+
+def test_many_keys_have_their_own_offsets() -> None:
+    last = _fast.LastOffsets()
+    count = 20_000
+    for base_offset in (0, count):
+        section = section_of([(b"%d" % number, b"v", (), 5) for number in range(count)])
+        last.add(section._replace(base_offset=base_offset))
+    assert len(last) == count
+    assert last.count_kept(section._replace(base_offset=0), False) == (0, 0)
+    assert last.count_kept(section._replace(base_offset=count), False) == (count, 0)
+
+
+def test_digests_of_keys_are_the_published_ones_of_siphash() -> None:
+    secrets = 0x0706050403020100, 0x0F0E0D0C0B0A0908
+    assert _fast.sip_hash(b"", *secrets).hex() == "a3817f04ba25a8e66df67214c7550293"
+    assert _fast.sip_hash(bytes(range(15)), *secrets).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flymq.host.disk import Disk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import OffsetOutOfRange, OutOfOrderSequence, ProducerFenced
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch, parse_batch
@@ -283,7 +284,7 @@ class LogBesideList:
 
     def delete_before(self, start_offset: int) -> None:
         self.deleting_before = start_offset
-        self.log.delete_before(start_offset)
+        run_steps_here(self.log.delete_before(start_offset))
         self.deleted_before = max(self.deleted_before, start_offset)
         assert self.log.start_offset >= start_offset
         self.deleting_before = None
@@ -469,9 +470,9 @@ class LogBesideList:
             if offset >= self.log.start_offset
         ]
         expected = next((found for found in times if found[1] >= timestamp), None)
-        found = self.log.find_time(timestamp)
+        found = run_steps_here(self.log.find_time(timestamp))
         assert (found and found[:2]) == expected
-        latest = self.log.find_latest_time()
+        latest = run_steps_here(self.log.find_latest_time())
         assert (latest and latest[:2]) == max(times, key=lambda time: time[1], default=None)
 
 

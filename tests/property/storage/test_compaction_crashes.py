@@ -12,6 +12,7 @@ import pytest
 from tests.property.storage.log_model import PRODUCER_IDS
 
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import FileVanished
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
@@ -128,7 +129,7 @@ def compact(log: Log, now_ms: int) -> bool:
     plan = compactor.plan(log, now_ms)
     if plan is None:
         return False
-    compactor.finish(log, plan, plan.run())
+    run_steps_here(compactor.finish(log, plan, plan.run()))
     return True
 
 
@@ -218,7 +219,7 @@ def test_what_happens_to_the_log_while_compaction_runs_is_not_undone(seed: int) 
         elif what == "truncate":
             log.truncate(boundary)
         else:
-            log.delete_before(boundary)
+            run_steps_here(log.delete_before(boundary))
 
     if chance.random() < 0.5:
         change()
@@ -230,7 +231,7 @@ def test_what_happens_to_the_log_while_compaction_runs_is_not_undone(seed: int) 
         result = plan.run()
         change()
     start_offset, end_offset = log.start_offset, log.end_offset
-    compactor.finish(log, plan, result)
+    run_steps_here(compactor.finish(log, plan, result))
     for reopened in (log, open_log(disk, DIRECTORY, CONFIG)):
         assert (reopened.start_offset, reopened.end_offset) == (start_offset, end_offset)
         records = read_committed(reopened)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.property.storage.log_model import CONFIG, open_beside_list
 
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import FlyMQError
 from flymq.record.checksum import crc32c
 from flymq.storage.leader_epochs import EpochRun, LeaderEpochs, read_epochs
@@ -171,7 +172,7 @@ def test_garbage_in_any_file_of_a_log_is_answered_with_the_log_or_a_named_error(
         while (found := log.read(offset, bytes_max=1)) is not None:
             assert found.read() in {batch.data for batch in both.batches}
             offset += 1
-        log.find_time(both.now_ms)
+        run_steps_here(log.find_time(both.now_ms))
         log.retain(both.now_ms)
     except FlyMQError:
         pass

@@ -16,7 +16,7 @@ from flymq.broker.replicas.maintenance import Maintenance
 from flymq.broker.safety import wait_safe
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import Join
-from flymq.host.tasks import InlineThreads
+from flymq.host.tasks import InlineThreads, run_steps_here
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import CoordinatorUnavailable, DiskFull, TooManyOpenFiles
@@ -107,19 +107,19 @@ def test_records_can_be_deleted_and_retention_lowered_on_a_full_disk() -> None:
         for _ in range(40):
             produce(world, b"x" * 10_000)
         fill(world)
-        world.partition("orders").delete_before(20)
+        run_steps_here(world.partition("orders").delete_before(20))
         await until_room(world, node)
         world.disk.bytes_free = None
         for _ in range(40):
             produce(world, b"x" * 10_000)
         fill(world)
         await node.admin.alter("orders", {"retention.bytes": 100_000})
-        log = world.partition("orders").log
+        partition = world.partition("orders")
         maintenance = Maintenance(node.replicas, node.flusher, InlineThreads(), node.clock)
-        await maintenance.checkpoint(log)
-        await maintenance.retain(log)
+        await maintenance.checkpoint(partition)
+        await maintenance.retain(partition)
         await until_room(world, node)
-        assert log.size < 250_000
+        assert partition.log.size < 250_000
         assert produce(world) > 0
 
     in_world(scenario)

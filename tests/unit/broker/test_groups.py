@@ -19,7 +19,7 @@ from flymq.coordination.subscriptions import (
     encode_subscription,
     parse_assignment,
 )
-from flymq.host.tasks import InlineThreads
+from flymq.host.tasks import InlineThreads, run_steps_here
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
@@ -276,8 +276,8 @@ def test_compaction_of_the_log_changes_nothing() -> None:
         before = sum(partition.log.size for partition in partitions)
         maintenance = Maintenance(node.replicas, node.flusher, InlineThreads(), node.clock)
         for partition in partitions:
-            await maintenance.checkpoint(partition.log)
-            await maintenance.compact(partition.log)
+            await maintenance.checkpoint(partition)
+            await maintenance.compact(partition)
         after = sum(partition.log.size for partition in partitions)
         assert after < before / 4
         await world.crash()
@@ -363,7 +363,7 @@ def test_lag_is_told_in_records_and_in_the_age_of_the_first_unread_one() -> None
         lags = [node.groups.lag(ORDERS, offset) for offset in (-1, 0, 2, 3, 4, 6)]
         assert [lag.records for lag in lags] == [-1, 6, 4, 3, 2, 0]
         assert [lag.ms for lag in lags] == [-1, 30_000, 20_000, 20_000, 10_000, 0]
-        partition.delete_before(4)
+        run_steps_here(partition.delete_before(4))
         assert (node.groups.lag(ORDERS, 0).records, node.groups.lag(ORDERS, 0).ms) == (2, 10_000)
         assert node.groups.lag(TopicPartition("gone", 0), 3).records == -1
 

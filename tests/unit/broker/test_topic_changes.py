@@ -13,6 +13,7 @@ from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import Committer
 from flymq.broker.safety import wait_safe
 from flymq.coordination.entries import OffsetValue
+from flymq.host import time_slices
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import DiskFull, StorageError
@@ -93,9 +94,30 @@ def test_a_partition_that_cannot_be_closed_does_not_keep_the_others_from_a_clean
         for topic in ("invoices", "orders"):
             await world.create_topic(topic, 1)
             world.partition(topic).append(encode_batch([(None, b"x")]), Acks.LEADER)
-        world.disk.fail_next("append", "invoices~", errno.EIO)
+        log = world.partition("invoices").log
+        assert isinstance(log, Log)
+        world.disk.fail_next("append", str(log.directory / "checkpoint"), errno.EIO)
         await world.restart()
         logs = {partition.name.topic: partition.log for partition in world.node.replicas}
         assert [topic for topic, log in logs.items() if isinstance(log, Log) and not log.recovery.clean] == ["invoices"]
+
+    in_world(scenario)
+
+
+def test_a_topic_that_is_deleted_while_its_partitions_are_added_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_slices, "_SLICE_S", -1.0)  # others come in between any two partitions
+
+    async def scenario(world: World, node: Broker) -> None:
+        creating = asyncio.ensure_future(node.admin.create("orders", partitions=20))
+        for _ in range(1000):
+            if node.replicas.find(TopicPartition("orders", 3)) is not None:
+                break
+            await asyncio.sleep(0)
+        assert node.replicas.find(TopicPartition("orders", 19)) is None
+        await node.admin.delete("orders")
+        await asyncio.wait([creating])
+        assert [partition.name for partition in node.replicas if partition.name.topic == "orders"] == []
+        await world.create_topic("orders", 2)
+        assert len(node.replicas.of(node.image.get("orders"))) == 2
 
     in_world(scenario)

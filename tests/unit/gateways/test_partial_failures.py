@@ -17,6 +17,7 @@ from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
 from flymq.gateways.native import records as native
 from flymq.gateways.native.connection import NativeConnection
+from flymq.host.tasks import run_steps_here
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.names import TopicPartition
@@ -118,7 +119,7 @@ def test_an_offset_that_cannot_be_found_does_not_hide_the_others() -> None:
     async def scenario(world: World, node: Broker) -> None:
         await world.elect(TopicPartition("orders", 1), OTHER)
         queries = [wire.OffsetQuery("orders", number) for number in (0, 1, 2, 9)]
-        answer = native.list_offsets(native_connection(node), wire.ListOffsets(queries))
+        answer = await native.list_offsets(native_connection(node), wire.ListOffsets(queries))
         assert codes(answer.partitions) == {0: None, 1: FAILED, 2: None, 9: "PARTITION_NOT_FOUND"}
         assert [part.offset for part in answer.partitions] == [0, -1, 0, -1]
 
@@ -131,7 +132,7 @@ def test_records_that_cannot_be_deleted_do_not_keep_the_others() -> None:
             world.partition("orders", number).append(a_batch(), Acks.LEADER)
         await world.elect(TopicPartition("orders", 1), OTHER)
         parts = [wire.DeleteRecordsPartition("orders", number, -1) for number in range(3)]
-        answer = native.delete_records(native_connection(node), wire.DeleteRecords(parts))
+        answer = await native.delete_records(native_connection(node), wire.DeleteRecords(parts))
         assert codes(answer.partitions) == {0: None, 1: FAILED, 2: None}
         assert [world.partition("orders", number).start_offset for number in (0, 2)] == [1, 1]
 
@@ -177,17 +178,17 @@ def test_the_start_of_a_log_has_the_epoch_that_wrote_its_first_record_for_native
         world.partition("orders").append(a_batch(), Acks.LEADER)
         await world.elect(name, world.broker_id)
         world.partition("orders").append(a_batch(), Acks.LEADER)
-        assert earliest(node) == {"native": (0, 0), "kafka": (0, 0), "kafka local": (0, 0)}
-        world.partition("orders").delete_before(1)
-        assert earliest(node) == {"native": (1, 1), "kafka": (1, 1), "kafka local": (1, 1)}
+        assert await earliest(node) == {"native": (0, 0), "kafka": (0, 0), "kafka local": (0, 0)}
+        run_steps_here(world.partition("orders").delete_before(1))
+        assert await earliest(node) == {"native": (1, 1), "kafka": (1, 1), "kafka local": (1, 1)}
 
     in_world(scenario)
 
 
-def earliest(node: Broker) -> dict[str, tuple[int, int]]:
+async def earliest(node: Broker) -> dict[str, tuple[int, int]]:
     """Return offset and epoch of the start of orders-0, as each protocol tells it."""
     query = wire.ListOffsets([wire.OffsetQuery("orders", 0, wire.AT_EARLIEST)])
-    (part,) = native.list_offsets(native_connection(node), query).partitions
+    (part,) = (await native.list_offsets(native_connection(node), query)).partitions
     found = {"native": (part.offset, part.leader_epoch)}
     for label, timestamp in (("kafka", -2), ("kafka local", kafka_offsets.EARLIEST_LOCAL)):
         request = kafka_listing.ListOffsetsRequest(
@@ -195,6 +196,6 @@ def earliest(node: Broker) -> dict[str, tuple[int, int]]:
             isolation_level=0,
             topics=[kafka_listing.ListOffsetsTopic("orders", [kafka_listing.ListOffsetsPartition(0, -1, timestamp)])],
         )
-        (topic,) = kafka_offsets.list_offsets(kafka_connection(node), request, 8).topics
+        (topic,) = (await kafka_offsets.list_offsets(kafka_connection(node), request, 8)).topics
         found[label] = (topic.partitions[0].offset, topic.partitions[0].leader_epoch)
     return found

@@ -19,6 +19,7 @@ from tests.unit.storage.batches import (
     with_payload,
 )
 
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import (
     CorruptBatch,
     DecompressedTooLarge,
@@ -132,7 +133,7 @@ def test_a_wrong_latest_time_is_corrected_as_kafka_does(compression: Compression
     run = log.read(0, bytes_max=1 << 20)
     assert run is not None
     assert run.read()[16:] == sent[16:]
-    found = log.find_time(NOW_MS + 1)
+    found = run_steps_here(log.find_time(NOW_MS + 1))
     assert found is not None
     assert (found.offset, found.timestamp) == (1, NOW_MS + 50)
 
@@ -246,9 +247,9 @@ def test_a_search_by_time_passes_over_a_batch_of_noise() -> None:
         append(log, batch("a", at_ms=NOW_MS))
         append_unchecked(log, poison(3, at_ms=NOW_MS + 1))
         append(log, batch("b", at_ms=NOW_MS + 2))
-        found = [log.find_time(NOW_MS + each) for each in range(4)]
+        found = [run_steps_here(log.find_time(NOW_MS + each)) for each in range(4)]
         assert [None if each is None else each.offset for each in found] == [0, 1, 4, None]
-        latest = log.find_latest_time()
+        latest = run_steps_here(log.find_latest_time())
         assert latest is not None
         assert latest.offset == 4
 

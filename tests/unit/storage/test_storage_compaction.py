@@ -19,6 +19,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import PartitionOffline
 from flymq.record.batch import encode_batch
 from flymq.record.control import MarkerType
@@ -46,7 +47,7 @@ def compact(log: Log, now_ms: int = NOW_MS) -> CompactionResult:
     plan = compactor.plan(log, now_ms)
     assert plan is not None
     result = plan.run()
-    compactor.finish(log, plan, result)
+    run_steps_here(compactor.finish(log, plan, result))
     return result
 
 
@@ -215,7 +216,7 @@ def test_small_segments_become_one_and_reads_go_on_across() -> None:
     assert len(log.segments) < emptied / 2
     assert [offset for offset, _, _ in content(log)] == [17, 18, 19, 20]
     assert content(reopen(disk, log.config)) == content(log)
-    found = log.find_time(NOW_MS)
+    found = run_steps_here(log.find_time(NOW_MS))
     assert found is not None
     assert found.offset == 17
 
@@ -251,7 +252,7 @@ def test_where_memory_for_keys_runs_out_the_next_run_goes_on(monkeypatch: pytest
     seal(log)
     reached = []
     while (plan := compactor.plan(log, NOW_MS)) is not None:
-        compactor.finish(log, plan, plan.run())
+        run_steps_here(compactor.finish(log, plan, plan.run()))
         reached.append(log.compacted.end_offset)
     assert len(reached) > 2
     assert reached == sorted(set(reached))
@@ -282,7 +283,7 @@ def test_a_failure_in_mid_swap_takes_the_log_offline_and_opening_mends_it() -> N
     result = plan.run()
     disk.fail_next("rename", ".swap", 5)
     with pytest.raises(Exception, match="EIO"):
-        compactor.finish(log, plan, result)
+        run_steps_here(compactor.finish(log, plan, result))
     with pytest.raises(PartitionOffline):
         append(log, batch("3", key="a"))
     log = reopen(disk, log.config)
@@ -320,3 +321,35 @@ def test_a_lost_note_of_compaction_costs_a_compaction_and_no_record(is_gone: boo
             disk.flip_bit(note, position)
     disk.remove(log.directory / CHECKPOINT_NAME)
     assert content(reopen(disk, log.config)) == kept
+
+
+def test_readers_see_the_old_or_the_new_batches_while_files_are_exchanged() -> None:
+    _, log = open_compacted(segment_bytes=1 << 10)
+    count = 300  # so many segments that most are closed again after they were read
+    for number in range(count):
+        append(log, batch(f"{number}" * 30, key=f"{number % 3}"))
+    seal(log)
+    before = content(log)
+    plan = compactor.plan(log, NOW_MS)
+    assert plan is not None
+    result = plan.run()
+    assert len(result.groups) > 20
+    for work in compactor.finish(log, plan, result):
+        assert set(before[count - 3 :]) <= set(content(log)) <= set(before)
+        assert work is not None
+        work()  # as a thread does it, before the loop goes on
+        assert set(before[count - 3 :]) <= set(content(log)) <= set(before)
+        (offset,) = append(log, batch("new", key="new"))
+        before.append((offset, "new", "new"))
+    assert content(log) == before[count - 3 :]
+
+
+def test_few_segments_become_one_at_a_time() -> None:
+    _, log = open_compacted(segment_bytes=1 << 14)
+    for number in range(100):
+        append(log, batch(f"{number}", key=f"{number}"))
+        log.roll()
+    checkpoint(log)
+    result = compact(log)
+    assert [len(group) for group in result.groups] == [32, 32, 32, 4]
+    assert len(content(log)) == 100

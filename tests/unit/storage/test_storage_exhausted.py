@@ -24,6 +24,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import DiskFull, OutOfOrderSequence, ResourcesExhausted, StorageError, TooManyOpenFiles
 from flymq.record.control import MarkerType
 from flymq.storage.log import Log
@@ -143,10 +144,10 @@ def test_deleting_records_on_a_full_disk_fails_whole_and_works_later(free: int) 
     append(log, *[batch("x" * 600)] * 4)
     disk.bytes_free = free
     with pytest.raises(DiskFull):
-        log.delete_before(3)
+        run_steps_here(log.delete_before(3))
     assert log.failure is None and log.start_offset == 0
     disk.bytes_free = None
-    log.delete_before(3)
+    run_steps_here(log.delete_before(3))
     assert log.start_offset == 3 and len(log.segments) == 1
     assert reopen(disk, SMALL).start_offset == 3
 
@@ -208,7 +209,7 @@ class Story:
             removal()
 
     def _delete(self) -> None:
-        self.log.delete_before(self.chance.randint(self.log.start_offset, self.log.end_offset))
+        run_steps_here(self.log.delete_before(self.chance.randint(self.log.start_offset, self.log.end_offset)))
 
     def _abort(self) -> None:
         self.number += 1

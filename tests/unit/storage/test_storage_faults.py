@@ -26,6 +26,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.disk import SystemDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import (
     DiskFull,
     DiskPermissionDenied,
@@ -110,7 +111,7 @@ def test_a_failure_in_the_middle_of_shortening_takes_the_log_offline(operation: 
         if operation == "truncate":
             log.truncate(1)
         elif operation == "delete_before":
-            log.delete_before(2)
+            run_steps_here(log.delete_before(2))
         else:
             log.retain(NOW_MS)
     assert log.failure is not None

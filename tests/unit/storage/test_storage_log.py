@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.storage.batches import (
+    DIRECTORY,
     NOW_MS,
     append,
     batch,
@@ -11,10 +12,12 @@ from tests.unit.storage.batches import (
     records,
     reopen,
     settings,
+    sync,
     values,
 )
 
 from flymq.host.disk import SystemDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import EmptyBatch, InvalidBatch, MessageTooLarge, OffsetOutOfRange, UnsupportedCompression
 from flymq.record.header import assign, parse_header, renew_checksum
 from flymq.storage.log import Log
@@ -168,7 +171,7 @@ def test_few_files_are_held_open_however_many_segments_are_read(tmp_path) -> Non
     append(log, *[batch("x" * 600)] * 40)
     assert len(log.segments) == 40
     assert len(values(log)) == 40
-    log.find_latest_time()
+    run_steps_here(log.find_latest_time())
     log.retain(NOW_MS)
     assert sum(segment.is_open for segment in log.segments) <= 10
 
@@ -218,7 +221,7 @@ def test_a_slice_stays_readable_while_its_segment_is_removed(tmp_path) -> None:
     append(log, *[batch("x" * 600)] * 3)
     found = log.read(0, bytes_max=1)
     assert found is not None
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     assert not found.file.path.exists()
     assert parse_header(found.read()).base_offset == 0
 
@@ -231,20 +234,20 @@ def test_the_first_record_of_a_time_or_later_is_found_across_segments() -> None:
     append(log, *[batch("x" * 100, at_ms=NOW_MS + 10 * n) for n in range(50)])
     for n in (0, 7, 49):
         for at_ms in (NOW_MS + 10 * n - 9, NOW_MS + 10 * n):
-            found = log.find_time(at_ms)
+            found = run_steps_here(log.find_time(at_ms))
             assert found is not None
             assert (found.offset, found.timestamp) == (n, NOW_MS + 10 * n)
-    assert log.find_time(NOW_MS + 491) is None
+    assert run_steps_here(log.find_time(NOW_MS + 491)) is None
 
 
 def test_a_time_is_found_behind_a_batch_whose_own_record_of_it_was_deleted() -> None:
     _, log = open_simulated()
     append(log, batch("late", at_ms=NOW_MS + 9), batch("early", at_ms=NOW_MS), batch("later", at_ms=NOW_MS + 5))
-    log.delete_before(1)
-    found = log.find_time(NOW_MS + 1)
+    run_steps_here(log.delete_before(1))
+    found = run_steps_here(log.find_time(NOW_MS + 1))
     assert found is not None
     assert (found.offset, found.timestamp) == (2, NOW_MS + 5)
-    latest = log.find_latest_time()
+    latest = run_steps_here(log.find_latest_time())
     assert latest is not None
     assert (latest.offset, latest.timestamp) == (2, NOW_MS + 5)
 
@@ -252,10 +255,10 @@ def test_a_time_is_found_behind_a_batch_whose_own_record_of_it_was_deleted() -> 
 def test_of_several_records_with_the_latest_time_the_first_is_found() -> None:
     _, log = open_simulated(settings(segment_bytes=1024))
     append(log, *[batch("x" * 600, at_ms=NOW_MS + at) for at in (1, 3, 2, 3)])
-    latest = log.find_latest_time()
+    latest = run_steps_here(log.find_latest_time())
     assert latest is not None
     assert latest.offset == 1
-    assert open_simulated()[1].find_latest_time() is None
+    assert run_steps_here(open_simulated()[1].find_latest_time()) is None
 
 
 # --- shorten
@@ -273,7 +276,7 @@ def test_truncating_drops_the_batch_that_holds_the_offset_and_all_behind() -> No
 def test_truncating_below_the_start_leaves_an_empty_log_that_goes_on_there() -> None:
     disk, log = open_simulated()
     append(log, batch("a", "b", "c"), batch("d"))
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     log.truncate(0)
     assert (log.start_offset, log.end_offset) == (2, 2)
     assert append(log, batch("e")) == [2]
@@ -284,7 +287,7 @@ def test_truncating_below_the_start_leaves_an_empty_log_that_goes_on_there() -> 
 def test_deleting_hides_records_at_once_and_removes_whole_segments() -> None:
     disk, log = open_simulated(settings(segment_bytes=1024))
     append(log, *[batch("x" * 300, "y")] * 6)
-    log.delete_before(5)
+    run_steps_here(log.delete_before(5))
     assert log.start_offset == 5
     assert bases(log) == [4, 8]
     with pytest.raises(OffsetOutOfRange):
@@ -297,11 +300,11 @@ def test_deleting_hides_records_at_once_and_removes_whole_segments() -> None:
 def test_deleting_everything_leaves_an_empty_log_that_goes_on() -> None:
     disk, log = open_simulated()
     append(log, batch("a"), batch("b"))
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     assert values(log) == []
     assert append(log, batch("c")) == [2]
     with pytest.raises(OffsetOutOfRange, match="ends at offset 3"):
-        log.delete_before(4)
+        run_steps_here(log.delete_before(4))
     log.close()
     assert values(reopen(disk)) == ["c"]
 
@@ -311,7 +314,7 @@ def test_deleting_what_retention_has_let_go_of_is_durable_all_the_same() -> None
     append(log, *[batch("x" * 600)] * 4)
     checkpoint(log)
     log.retain(NOW_MS)  # the files are not removed yet
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     disk.cut_power()
     assert reopen(disk).start_offset >= 2
 
@@ -450,3 +453,104 @@ def test_nothing_is_called_durable_that_was_never_appended() -> None:
     point.end_offset = 2
     with pytest.raises(AssertionError, match="durable to 2, ends at 1"):
         log.end_sync(point)
+
+
+# --- in steps: what happens between them ----------------------------------------------------------------------------
+
+
+def test_a_search_by_time_starts_again_when_segments_go_meanwhile() -> None:
+    _, log = open_simulated()
+    for number in range(4):
+        append(log, batch(f"{number}", at_ms=NOW_MS + number))
+        log.roll()
+    steps = log.find_time(NOW_MS)
+    assert next(steps) is None
+    scan = steps.send(None)
+    assert scan is not None, "a batch is searched in a thread"
+    found = scan()
+    assert found.offset == 0
+    run_steps_here(log.delete_before(2))
+    with pytest.raises(StopIteration) as end:
+        result = found
+        while True:
+            work = steps.send(result)
+            result = None if work is None else work()
+    assert end.value.value.offset == 2
+
+
+def test_records_appended_while_others_are_deleted_stay() -> None:
+    disk, log = open_simulated()
+    append(log, batch("old"))
+    log.roll()
+    append(log, batch("older"))
+    steps = log.delete_before(2)
+    sync_all = next(steps)
+    assert sync_all is not None and log.durable_offset < 2, "the disk is left to a thread"
+    append(log, batch("new"))
+    sync_all()
+    append(log, batch("newer"))
+    remove = steps.send(None)
+    assert (log.start_offset, remove is not None) == (2, True)
+    append(log, batch("newest"))
+    assert remove is not None
+    remove()
+    assert values(log) == ["new", "newer", "newest"]
+    with pytest.raises(StopIteration):
+        steps.send(None)
+    disk.cut_power()
+    again = reopen(disk, log.config)
+    assert again.start_offset == 2
+
+
+def test_deleting_that_was_not_finished_is_undone_or_done_by_a_crash() -> None:
+    for steps_taken in range(3):
+        disk, log = open_simulated()
+        for value in "abc":
+            append(log, batch(value))
+            log.roll()
+        sync(log)
+        steps = log.delete_before(2)
+        for _ in range(steps_taken):
+            work = next(steps)
+            assert work is not None
+            work()
+        disk.cut_power()
+        again = reopen(disk, log.config)
+        assert values(again) in (["a", "b", "c"], ["c"])
+        assert again.start_offset == (2 if steps_taken == 2 else 0)
+
+
+def test_a_late_checkpoint_does_not_overwrite_newer_indexes() -> None:
+    disk, log = open_simulated(settings(index_interval_bytes=0))
+    index = DIRECTORY / "00000000000000000000.index"
+    append(log, batch("a"), batch("b"))
+    late, later = log.begin_checkpoint(), None
+    append(log, batch("c"))
+    later = log.begin_checkpoint()
+    assert late is not None and later is not None
+    assert not disk.exists(index), "files are left to a thread"
+    later.run()
+    newer = disk.read(index)
+    late.run()
+    assert disk.read(index) == newer
+    append(log, batch("d"))
+    late = log.begin_checkpoint()
+    assert late is not None
+    log.roll()
+    sealed = disk.read(index)
+    late.run()
+    assert disk.read(index) == sealed
+
+
+def test_retention_of_many_segments_takes_several_rounds() -> None:
+    _, log = open_simulated(settings(retention_ms=1))
+    for number in range(1100):
+        append(log, batch(f"{number}"))
+        log.roll()
+    checkpoint(log)
+    rounds = []
+    while (removal := log.retain(NOW_MS + 1000)) is not None:
+        removal()
+        rounds.append(log.start_offset)
+    assert rounds == [1000, 1100]
+    assert values(log) == []

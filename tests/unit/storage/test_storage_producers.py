@@ -21,6 +21,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import OutOfOrderSequence, ProducerFenced
 from flymq.record.control import Marker, MarkerType, encode_marker
 from flymq.storage.log import Log
@@ -196,7 +197,7 @@ def test_a_snapshot_of_a_truncated_future_does_not_come_back_with_the_power() ->
 def test_what_producers_did_in_removed_segments_is_remembered() -> None:
     disk, log = open_simulated(settings(segment_bytes=1024, retention_bytes=0))
     append(log, idempotent(7, 0, "x" * 900), idempotent(8, 0, "x" * 900), idempotent(9, 0, "x" * 900))
-    log.delete_before(2)
+    run_steps_here(log.delete_before(2))
     disk.cut_power()
     log = reopen(disk)
     assert {each.producer_id for each in log.producers.all()} == {7, 8, 9}

@@ -20,6 +20,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import CorruptLog, FileVanished
 from flymq.record.header import assign
 from flymq.storage.recovery.checkpoint import CHECKPOINT_NAME, CLEAN_NAME
@@ -205,7 +206,7 @@ def test_what_was_kept_aside_goes_when_retention_passes_it() -> None:
     log = reopen(disk, SMALL)
     (aside,) = log.recovery.kept_aside
     append(log, *[batch("x" * 600)] * 3)
-    log.delete_before(log.end_offset)
+    run_steps_here(log.delete_before(log.end_offset))
     assert not disk.exists(aside)
 
 
@@ -297,7 +298,7 @@ def test_indexes_are_built_again_when_they_are_missing_or_of_another_age() -> No
     log = reopen(disk, config)
     assert len(values(log)) == 30
     assert log.read(25, bytes_max=1) is not None
-    assert log.find_latest_time() is not None
+    assert run_steps_here(log.find_latest_time()) is not None
 
 
 def test_a_full_disk_does_not_keep_a_reader_from_an_index_that_must_be_built_again() -> None:

@@ -20,6 +20,7 @@ from tests.unit.storage.batches import (
 )
 
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
+from flymq.host.tasks import run_steps_here
 from flymq.model.errors import CorruptLog
 from flymq.record.header import ATTRIBUTES_AT, CRC_AT, MAGIC_AT
 from flymq.storage.log import Log
@@ -172,7 +173,7 @@ def test_what_is_derived_is_built_again() -> None:
     disk, log = written()
     append(log, idempotent(7, 0))
     checkpoint(log)
-    log.delete_before(1)
+    run_steps_here(log.delete_before(1))
     log.close()
     before = values(log)
     rebuild(disk, DIRECTORY)

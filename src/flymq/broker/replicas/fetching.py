@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from flymq.broker.prompt_future import PromptFuture, R
 from flymq.broker.replicas.partition import NO_EPOCH, Partition, PartitionRead, View
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 
@@ -47,6 +49,8 @@ class Fetches:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._waiting: dict[WaitingFetch[Any], None] = {}
+        self._woken: deque[WaitingFetch[Any]] = deque()
+        self._is_trying = False
         self._may_wait = True
 
     def read(self, query: FetchQuery) -> list[PartitionRead] | None:
@@ -58,10 +62,31 @@ class Fetches:
 
     def wait(self, query: FetchQuery, answer: Answer[R]) -> WaitingFetch[R]:
         """Wait for more than is available now."""
-        waiting = WaitingFetch(self._find, query, answer)
+        waiting = WaitingFetch(self._find, query, answer, self._wake)
         self._waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
         return waiting
+
+    def _wake(self, waiting: WaitingFetch[Any]) -> None:
+        # Not immediately: several appends in one loop iteration are then one read, and the producer is served first.
+        self._woken.append(waiting)
+        if not self._is_trying:
+            self._is_trying = True
+            asyncio.get_running_loop().call_soon(self._try_woken)
+
+    def _try_woken(self) -> None:
+        """Read for those that were woken, in the order in which they were, for as long as a time slice lasts.
+
+        A thousand readers can wait for the same partition: others are served between them.
+        """
+        slice_ = TimeSlice()
+        try:
+            while self._woken and not slice_.is_over:
+                self._woken.popleft().try_again()
+        finally:
+            self._is_trying = bool(self._woken)
+            if self._woken:
+                asyncio.get_running_loop().call_soon(self._try_woken)
 
     @property
     def may_wait(self) -> bool:
@@ -110,16 +135,18 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
 class WaitingFetch(PromptFuture[R]):
     """One waiting fetch: for enough records, or for its timeout."""
 
-    __slots__ = ("_answer", "_find", "_loop", "_query", "_timer", "_trying")
+    __slots__ = ("_answer", "_find", "_query", "_timer", "_to_be_tried", "_trying")
 
-    def __init__(self, find: Find, query: FetchQuery, answer: Answer[R]) -> None:
+    def __init__(
+        self, find: Find, query: FetchQuery, answer: Answer[R], to_be_tried: Callable[[WaitingFetch[R]], None]
+    ) -> None:
         super().__init__()
         self._find = find
         self._query = query
         self._answer = answer
-        self._loop = asyncio.get_running_loop()
+        self._to_be_tried = to_be_tried
         self._trying = False
-        self._timer = self._loop.call_later(query.wait_ms_max / 1000, self.finish)
+        self._timer = asyncio.get_running_loop().call_later(query.wait_ms_max / 1000, self.finish)
         self._wait()
 
     # --- wait
@@ -129,12 +156,12 @@ class WaitingFetch(PromptFuture[R]):
             self._find(wanted.name).wait(self._wake)
 
     def _wake(self) -> None:
-        # Not immediately: several appends in one loop iteration are then one read, and the producer is served first.
         if not self._trying:
             self._trying = True
-            self._loop.call_soon(self._try)
+            self._to_be_tried(self)
 
-    def _try(self) -> None:
+    def try_again(self) -> None:
+        """There may be more records: complete if they are enough."""
         self._trying = False
         if self._is_done:
             return

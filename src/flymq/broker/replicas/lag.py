@@ -13,7 +13,7 @@ from flymq.broker.replicas.partition import Partition
 from flymq.host.clock import Clock
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
-from flymq.record.header import parse_header
+from flymq.record.header import HEADER_SIZE, parse_header
 
 UNKNOWN = -1
 
@@ -56,7 +56,8 @@ class LagMeter:
             found = partition.log.read(offset, bytes_max=0)
             if found is None:
                 return UNKNOWN
-            header = parse_header(found.read())
+            # Of a batch in a file no more than the header: it may have megabytes.
+            header = parse_header(found.read() if found.in_memory else found.read_part(0, HEADER_SIZE))
         except FlyMQError:  # a vanished or corrupt segment, which the state of the log tells; the rest can be measured
             return UNKNOWN
         is_own = header.delete_horizon_ms is None and not header.has_log_append_time

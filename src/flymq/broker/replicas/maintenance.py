@@ -12,10 +12,10 @@ from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.host.clock import Clock
 from flymq.host.failure_log import FailureLog
-from flymq.host.tasks import Tasks, Threads
+from flymq.host.tasks import Tasks, Threads, run_steps
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import ResourcesExhausted
 from flymq.storage.compaction import compactor
-from flymq.storage.data_directory import PartitionLog
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
 
@@ -46,45 +46,55 @@ class Maintenance:
         tasks.spawn("compaction", self._repeat(intervals.compaction_ms, self.compact))
         tasks.spawn("checkpoints", self._repeat(intervals.checkpoint_ms, self.checkpoint))
 
-    async def retain(self, log: PartitionLog) -> None:
+    async def retain(self, partition: Partition) -> None:
         """Delete records by the retention settings of the topic."""
-        now_ms = self._clock.now_ms()
+        log, now_ms = partition.log, self._clock.now_ms()
         log.producers.expire(now_ms - PRODUCER_EXPIRY_MS)
-        removal = log.retain(now_ms)
-        if removal is not None:
-            await self._threads.run(removal)
+        async with partition.upkeep:
+            if isinstance(log, Log):
+                await run_steps(self._threads, log.load_times())
+            while (removal := log.retain(now_ms)) is not None:
+                await self._threads.run(removal)
 
-    async def compact(self, log: PartitionLog) -> None:
+    async def compact(self, partition: Partition) -> None:
         """Compact topics with `cleanup.policy` compact."""
-        if not isinstance(log, Log):
+        log, now_ms = partition.log, self._clock.now_ms()
+        if not isinstance(log, Log) or not log.config.cleanup_policy.compacts:
             return
         if log.gate.refusal is not None:
             return  # it would take the space that is left
-        plan = compactor.plan(log, self._clock.now_ms())
-        if plan is not None:
-            compactor.finish(log, plan, await self._threads.run(plan.run))
+        async with partition.upkeep:
+            await run_steps(self._threads, log.load_times())
+            plan = compactor.plan(log, now_ms)
+        if plan is None:
+            return
+        result = await self._threads.run(plan.run)
+        async with partition.upkeep:
+            await run_steps(self._threads, compactor.finish(log, plan, result))
 
-    async def checkpoint(self, log: PartitionLog) -> None:
+    async def checkpoint(self, partition: Partition) -> None:
         """Write a checkpoint of the log, so that recovery has little to scan."""
-        if isinstance(log, Log):
-            await self._flusher.checkpoint(log)
+        if isinstance(partition.log, Log):
+            await self._flusher.checkpoint(partition.log)
 
-    async def _repeat(self, interval_ms: int, work: Callable[[PartitionLog], Awaitable[None]]) -> None:
+    async def _repeat(self, interval_ms: int, work: Callable[[Partition], Awaitable[None]]) -> None:
         failures = FailureLog(logger, f"{work.__name__} of %s failed")
         while True:
             await asyncio.sleep(interval_ms / 1000)
+            slice_ = TimeSlice()
             for partition in self._replicas:
+                await slice_.yield_if_over()  # most of them have nothing to do, and thousands of them take a while
                 await self._maintain(partition, work, failures)
 
     async def _maintain(
-        self, partition: Partition, work: Callable[[PartitionLog], Awaitable[None]], failures: FailureLog
+        self, partition: Partition, work: Callable[[Partition], Awaitable[None]], failures: FailureLog
     ) -> None:
         if partition.log.failure is not None:
             return
         name = str(partition.name)
         try:
-            with partition.upkeep():
-                await work(partition.log)
+            with partition.in_use():
+                await work(partition)
             failures.succeeded(name)
         except ResourcesExhausted as error:  # the disk is full, which is logged once for all partitions
             if isinstance(partition.log, Log):

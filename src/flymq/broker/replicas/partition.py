@@ -13,6 +13,7 @@ from enum import Enum
 
 from flymq.broker.safety import Safe
 from flymq.host.clock import Clock
+from flymq.host.tasks import Steps
 from flymq.model.delivery import Acks, Isolation, Persistence
 from flymq.model.errors import (
     FencedLeaderEpoch,
@@ -102,25 +103,27 @@ class Partition:
         self._clock = clock
         self._waiting: dict[Callable[[], None], None] = {}  # in order of arrival
         self._seen_high_watermark = 0
-        self._upkeep = 0
+        self.upkeep = asyncio.Lock()
+        """Held by whatever removes or replaces segments in several steps: deletion, retention, compaction."""
+        self._uses = 0
         self._idle: asyncio.Future[None] | None = None
 
     # --- maintenance
 
     @contextmanager
-    def upkeep(self) -> Iterator[None]:
+    def in_use(self) -> Iterator[None]:
         """Work on the files of the log, which are not removed meanwhile."""
-        self._upkeep += 1
+        self._uses += 1
         try:
             yield
         finally:
-            self._upkeep -= 1
-            if not self._upkeep and self._idle is not None and not self._idle.done():
+            self._uses -= 1
+            if not self._uses and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
     async def until_idle(self) -> None:
         """Wait until no maintenance works on the log."""
-        while self._upkeep:
+        while self._uses:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
@@ -272,12 +275,12 @@ class Partition:
         """Return the end offset, with the leader epoch of the next record."""
         return TimedOffset(self.end_for(view), -1, self.leader_epoch)
 
-    def find_time(self, timestamp: int, view: View) -> TimedOffset | None:
+    def find_time(self, timestamp: int, view: View) -> Steps[TimedOffset | None]:
         """Return the first visible record at or after this timestamp."""
-        found = self.log.find_time(timestamp)
+        found = yield from self.log.find_time(timestamp)
         return found if found is not None and found.offset < self.end_for(view) else None
 
-    def find_latest_time(self) -> TimedOffset | None:
+    def find_latest_time(self) -> Steps[TimedOffset | None]:
         return self.log.find_latest_time()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
@@ -286,12 +289,12 @@ class Partition:
 
     # --- change
 
-    def delete_before(self, offset: int) -> int:
+    def delete_before(self, offset: int) -> Steps[int]:
         """Delete the records before `offset`, -1 for all visible ones; return the new log start offset."""
         self.check_leads()
         if offset > self.high_watermark:
             raise OffsetOutOfRange(f"the high watermark of {self.name} is {self.high_watermark}, before {offset}")
-        self.log.delete_before(self.high_watermark if offset == -1 else offset)
+        yield from self.log.delete_before(self.high_watermark if offset == -1 else offset)
         return self.log.start_offset
 
     def configure(self, config: TopicConfig) -> None:

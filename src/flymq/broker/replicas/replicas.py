@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from flymq.broker.replicas.fetching import Fetches
@@ -21,7 +22,8 @@ from flymq.broker.replicas.partition import Partition
 from flymq.cluster.catalog import NewEpoch
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
-from flymq.host.tasks import Tasks, Threads
+from flymq.host.tasks import Steps, Tasks, Threads, run_steps
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, PartitionOffline, ResourcesExhausted, StorageError
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
@@ -31,6 +33,7 @@ from flymq.storage.log import Log
 logger = logging.getLogger(__name__)
 
 CLOSED_AT_ONCE = 16
+T = TypeVar("T")
 
 Opened = dict[int, PartitionLog | StorageError]
 """Logs by the number of the partition, or why they could not be opened."""
@@ -99,6 +102,10 @@ class Replicas:
         where = "is being opened" if leader == self.broker_id else f"is led by broker {leader}"
         return NotLeader(f"{TopicPartition(*name)} {where}")
 
+    async def run_steps(self, steps: Steps[T]) -> T:
+        """Run long work on a partition without blocking the event loop."""
+        return await run_steps(self._threads, steps)
+
     def of(self, topic: Topic) -> dict[int, Partition]:
         """Return the open partitions of a topic, sorted by number."""
         return self._by_topic.get(topic.topic_id, {})
@@ -137,7 +144,7 @@ class Replicas:
             if isinstance(logs, BaseException):
                 failures.append(logs)
                 continue
-            self._add(topic, logs)
+            await self._add(topic, logs)
             for number, partition in self.of(topic).items():
                 log, state = partition.log, topic.partitions[number]
                 if not isinstance(log, Log) or state.leader != self.broker_id:
@@ -148,8 +155,11 @@ class Replicas:
         if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
-        for topic in self._image:  # changes while logs were opened
-            self._changed(TopicChange(topic.name, None, topic))
+        slice_ = TimeSlice()
+        for topic in list(self._image):
+            await slice_.yield_if_over()
+            if (current := self._image.find(topic.name)) is not None:  # changes while logs were opened
+                self._changed(TopicChange(current.name, None, current))
         return new_epochs
 
     async def settled(self, topic_id: UUID) -> None:
@@ -201,7 +211,7 @@ class Replicas:
                 opened = [log for log in logs.values() if not isinstance(log, StorageError)]
                 await self._remove_files(name, topic_id, opened)
                 return
-            self._add(current, logs)
+            await self._add(current, logs)
         self._tell_topic(name)
 
     async def _open(self, topic: Topic) -> Opened:
@@ -219,24 +229,35 @@ class Replicas:
                 opened[number] = error
         return opened
 
-    def _add(self, topic: Topic, logs: Opened) -> None:
+    async def _add(self, topic: Topic, logs: Opened) -> None:
+        """Add opened partitions; other requests are served meanwhile, since there may be thousands."""
         by_number = self._by_topic.setdefault(topic.topic_id, {})
-        offline = dict(self.offline(topic))
+        slice_ = TimeSlice()
         for number, log in logs.items():
-            if number >= len(topic.partitions):
-                continue  # it was removed from the topic while it was opened
-            name = TopicPartition(topic.name, number)
+            await slice_.yield_if_over()
+            current = self._current(topic)  # its leaders may have changed meanwhile
+            is_gone = self._by_topic.get(topic.topic_id) is not by_number  # the topic was deleted meanwhile
+            if is_gone or number >= len(current.partitions):  # or the partition was removed from it
+                if not isinstance(log, StorageError):
+                    log.release_files()
+                continue
+            name, offline = TopicPartition(topic.name, number), self.offline(current)
             if isinstance(log, StorageError):
                 if isinstance(log, ResourcesExhausted):
                     self._directory.gate_of(topic.name).report(log)
-                offline[number] = self._take_offline(name, log, offline.get(number))
+                failure = self._take_offline(name, log, offline.get(number))
+                self._set_offline(current, {**offline, number: failure})
                 continue
-            offline.pop(number, None)
+            if number in offline:
+                self._set_offline(current, {other: why for other, why in offline.items() if other != number})
             assert name not in self._partitions, f"{name} is open already"
             partition = Partition(name, log, flusher=self._flusher, clock=self._clock)
             self._partitions[name] = by_number[number] = partition
-        self._set_offline(topic, offline)
-        self._assign_roles(topic)
+            self._assign_role(current, number, partition)
+
+    def _current(self, topic: Topic) -> Topic:
+        found = self._image.find(topic.name)
+        return topic if found is None or found.topic_id != topic.topic_id else found
 
     def _take_offline(
         self, name: TopicPartition, error: StorageError, known: PartitionOffline | None
@@ -257,16 +278,19 @@ class Replicas:
     def _assign_roles(self, topic: Topic) -> None:
         """Apply the roles and settings of the image to the open partitions of a topic."""
         for number, partition in self.of(topic).items():
-            state = topic.partitions[number]
-            leads = state.leader == self.broker_id
-            if partition.log.config != topic.config:
-                partition.configure(topic.config)
-            if partition.log.epochs.current > state.leader_epoch:
-                continue  # the metadata is older than the log: wait for the new epoch that `open` asks for
-            if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
-                partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
-                for watcher in self.role_watchers:
-                    watcher(partition)
+            self._assign_role(topic, number, partition)
+
+    def _assign_role(self, topic: Topic, number: int, partition: Partition) -> None:
+        state = topic.partitions[number]
+        leads = state.leader == self.broker_id
+        if partition.log.config is not topic.config and partition.log.config != topic.config:
+            partition.configure(topic.config)
+        if partition.log.epochs.current > state.leader_epoch:
+            return  # the metadata is older than the log: wait for the new epoch that `open` asks for
+        if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
+            partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
+            for watcher in self.role_watchers:
+                watcher(partition)
 
     def _drop_revoked(self, topic: Topic) -> None:
         """Drop partitions that were added and taken back, because some of them could not be opened. They are empty."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import CorruptLog, FileVanished, FlyMQError
@@ -42,14 +43,14 @@ class Scrubber:
                 continue
             for segment in partition.log.segments[:-1]:
                 try:
-                    checked += await self._scrub(SegmentScrub(partition.log, segment))
+                    checked += await self._scrub(partition, SegmentScrub(partition.log, segment))
                 except FlyMQError as error:
                     logger.warning("the scrub skips a segment of %s: %s", partition.name, error.message)
         corrupt = sum(len(partition.log.damage) for partition in self._replicas)
         logger.info("the scrub has read %d bytes; %d corrupt batches are known", checked, corrupt)
         return checked
 
-    async def _scrub(self, scrub: SegmentScrub) -> int:
+    async def _scrub(self, partition: Partition, scrub: SegmentScrub) -> int:
         total = 0
         try:
             for step in scrub.steps():
@@ -57,5 +58,6 @@ class Scrubber:
                 total += checked
                 await asyncio.sleep(checked / self._bytes_per_s)
         except (CorruptLog, FileVanished) as error:
-            scrub.failed(error)
+            async with partition.upkeep:  # until compaction has exchanged the files that it is exchanging
+                scrub.failed(error)
         return total

@@ -264,12 +264,11 @@ class Groups:
         self._check_read(caller, group)
         self._coordinator.check_empty(group)
 
-    def find_reset(self, caller: Caller, name: TopicPartition, at: int) -> tuple[int, int]:
+    async def find_reset(self, caller: Caller, name: TopicPartition, at: int) -> tuple[int, int]:
         """Return offset and leader epoch of a position or timestamp; the end if there is no later record."""
         isolation = Isolation.READ_COMMITTED
-        found = self._records.find_offset(caller, name, at, isolation)
-        end = self._records.find_offset(caller, name, LATEST, isolation)
-        assert end is not None, "every log has an end"
+        found = await self._records.find_offset(caller, name, at, isolation)
+        end = self._records.find_position(caller, name, LATEST, isolation)
         return (end.offset if found is None else found.offset), end.leader_epoch
 
     # --- administration

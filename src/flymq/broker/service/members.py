@@ -69,9 +69,7 @@ class Reader:
 
     def start_at(self, name: TopicPartition, position: int) -> None:
         """Start to read a partition at a position: `EARLIEST` or `LATEST`."""
-        found = self._records.find_offset(self.caller, name, position, self.isolation)
-        assert found is not None, "every log has a start and an end"
-        self.positions[name] = found.offset
+        self.positions[name] = self._records.find_position(self.caller, name, position, self.isolation).offset
 
     def fetch(self, *, bytes_max: int, wait_ms: int) -> Fetched | WaitingFetch[Fetched]:
         """Read the next batches of all partitions, now or when there are some. Call `moved` to advance."""

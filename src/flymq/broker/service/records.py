@@ -367,7 +367,7 @@ class Records:
 
     # --- offsets
 
-    def find_offset(
+    async def find_offset(
         self,
         caller: Caller,
         name: TopicPartition,
@@ -377,19 +377,23 @@ class Records:
         leader_epoch: int = NO_EPOCH,
     ) -> TimedOffset | None:
         """Return the offset at a position or timestamp, with the leader epoch; None if there is no later record."""
+        if at in (EARLIEST, LATEST):
+            return self.find_position(caller, name, at, isolation, leader_epoch=leader_epoch)
         partition = self._described(caller, name, leader_epoch)
-        view = View.of(isolation)
-        if at == EARLIEST:
-            return partition.find_earliest()
-        if at == LATEST:
-            return partition.find_latest(view)
         if at == MAX_TIMESTAMP:
-            return partition.find_latest_time()
+            return await self._replicas.run_steps(partition.find_latest_time())
         if at < 0:
             raise OffsetOutOfRange(
                 f"{at} is neither a timestamp nor a position", hint="Use -1, -2, -3 or a timestamp in ms."
             )
-        return partition.find_time(at, view)
+        return await self._replicas.run_steps(partition.find_time(at, View.of(isolation)))
+
+    def find_position(
+        self, caller: Caller, name: TopicPartition, at: int, isolation: Isolation, *, leader_epoch: int = NO_EPOCH
+    ) -> TimedOffset:
+        """Return the offset at `EARLIEST` or `LATEST`, which every log has, with the leader epoch."""
+        partition = self._described(caller, name, leader_epoch)
+        return partition.find_earliest() if at == EARLIEST else partition.find_latest(View.of(isolation))
 
     def check_offset(self, caller: Caller, name: TopicPartition, offset: int) -> None:
         """Raise an error unless the offset is in the log or at its end."""
@@ -426,10 +430,12 @@ class Records:
 
     # --- delete
 
-    def delete(self, caller: Caller, name: TopicPartition, before_offset: int) -> int:
+    async def delete(self, caller: Caller, name: TopicPartition, before_offset: int) -> int:
         """Delete the records before an offset, -1 for all; return the new log start offset."""
         self._gate.check(caller, Operation.DELETE, Resource.TOPIC, name.topic)
-        return self._replicas.get(name).delete_before(before_offset)
+        partition = self._replicas.get(name)
+        async with partition.upkeep:
+            return await self._replicas.run_steps(partition.delete_before(before_offset))
 
 
 _QUEUED = Written(-1, -1)

@@ -10,6 +10,7 @@ from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPI
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.settings import with_kafka_defaults
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError
 from flymq.wire.kafka.messages import describe_topic_partitions as pages
 from flymq.wire.kafka.messages.metadata import (
@@ -28,12 +29,21 @@ def metadata(
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     wanted, topics = request.topics, connection.service.topics
     if wanted is None or (version == 0 and not wanted):
-        return _respond(connection, request, [_topic(topic, request) for topic in topics.all(connection.caller)])
+        return _respond_with_all(connection, request)
     if request.allow_auto_topic_creation and any(
         each.name and not topics.exists(connection.caller, each.name) for each in wanted
     ):
         return _create_and_respond(connection, request, wanted)
     return _respond(connection, request, [_find(connection, request, each) for each in wanted])
+
+
+async def _respond_with_all(connection: KafkaConnection, request: MetadataRequest) -> MetadataResponse:
+    """Describe every topic; other requests are served meanwhile, since there may be thousands."""
+    topics, slice_ = [], TimeSlice()
+    for topic in connection.service.topics.all(connection.caller):
+        topics.append(_topic(topic, request))
+        await slice_.yield_if_over()
+    return _respond(connection, request, topics)
 
 
 async def _create_and_respond(

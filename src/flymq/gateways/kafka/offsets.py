@@ -18,7 +18,7 @@ LATEST_TIERED = -5
 _NOWHERE = TimedOffset(-1, -1, -1)
 
 
-def list_offsets(
+async def list_offsets(
     connection: KafkaConnection, request: listing.ListOffsetsRequest, _version: int
 ) -> listing.ListOffsetsResponse:
     isolation = Isolation(request.isolation_level == Isolation.READ_COMMITTED)
@@ -27,7 +27,7 @@ def list_offsets(
         found = []
         for part in topic.partitions:
             try:
-                timed = _find(connection, topic.name, part, isolation) or _NOWHERE
+                timed = await _find(connection, topic.name, part, isolation) or _NOWHERE
                 found.append(
                     listing.ListOffsetsPartitionResponse(
                         part.partition_index, ErrorCode.NONE, timed.timestamp, timed.offset, timed.leader_epoch
@@ -40,12 +40,12 @@ def list_offsets(
     return listing.ListOffsetsResponse(topics=topics)
 
 
-def _find(
+async def _find(
     connection: KafkaConnection, topic: str, part: listing.ListOffsetsPartition, isolation: Isolation
 ) -> TimedOffset | None:
     if part.timestamp == LATEST_TIERED:
         return None  # there is no tiered storage
-    return connection.service.records.find_offset(
+    return await connection.service.records.find_offset(
         connection.caller,
         TopicPartition(topic, part.partition_index),
         EARLIEST if part.timestamp == EARLIEST_LOCAL else part.timestamp,
@@ -75,7 +75,7 @@ def offset_for_leader_epoch(
     return epochs.OffsetForLeaderEpochResponse(topics=topics)
 
 
-def delete_records(
+async def delete_records(
     connection: KafkaConnection, request: deletion.DeleteRecordsRequest, _version: int
 ) -> deletion.DeleteRecordsResponse:
     topics = []
@@ -84,7 +84,7 @@ def delete_records(
         for part in topic.partitions:
             name = TopicPartition(topic.name, part.partition_index)
             try:
-                start_offset = connection.service.records.delete(connection.caller, name, part.offset)
+                start_offset = await connection.service.records.delete(connection.caller, name, part.offset)
                 found.append(deletion.DeleteRecordsPartitionResult(part.partition_index, start_offset))
             except FlyMQError as error:
                 connection.service.accounts.failed(connection.caller, error)

@@ -180,7 +180,7 @@ async def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets
     turn = TimeSlice()
     parts = []
     for query in request.partitions:
-        parts.append(_find_reset(connection, query))
+        parts.append(await _find_reset(connection, query))
         await turn.yield_if_over()
     for part in request.offsets:
         parts.append(_check_reset(connection, part))
@@ -191,15 +191,16 @@ async def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets
         if part.error is None
     }
     if targets and not request.validate_only:
+        groups.check_empty(connection.caller, request.group)  # a member may have come while records were searched
         _, safe = groups.commit(connection.caller, request.group, Committer(), targets)
         await wait_safe(safe)
     return wire.ResetOffsetsAnswer(partitions=parts)
 
 
-def _find_reset(connection: NativeConnection, query: OffsetQuery) -> wire.CommittedOffset:
+async def _find_reset(connection: NativeConnection, query: OffsetQuery) -> wire.CommittedOffset:
     name = TopicPartition(query.topic, query.partition)
     try:
-        offset, leader_epoch = connection.service.groups.find_reset(connection.caller, name, query.at)
+        offset, leader_epoch = await connection.service.groups.find_reset(connection.caller, name, query.at)
         return wire.CommittedOffset(*name, offset, leader_epoch)
     except FlyMQError as error:
         return wire.CommittedOffset(*name, error=Failure.of(error))

@@ -208,13 +208,13 @@ def interleave(heads: Sequence[bytes], reads: Sequence[PartitionRead]) -> Pieces
 # --- offsets --------------------------------------------------------------------------------------------------------
 
 
-def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wire.ListOffsetsAnswer:
+async def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wire.ListOffsetsAnswer:
     """List offsets by position or by timestamp."""
     found = []
     for query in request.partitions:
         name = TopicPartition(query.topic, query.partition)
         try:
-            timed = connection.service.records.find_offset(connection.caller, name, query.at, request.isolation)
+            timed = await connection.service.records.find_offset(connection.caller, name, query.at, request.isolation)
             found.append(wire.OffsetFound(*name, *(timed or ())))
         except FlyMQError as error:
             connection.service.accounts.failed(connection.caller, error)
@@ -222,13 +222,13 @@ def list_offsets(connection: NativeConnection, request: wire.ListOffsets) -> wir
     return wire.ListOffsetsAnswer(partitions=found)
 
 
-def delete_records(connection: NativeConnection, request: wire.DeleteRecords) -> wire.DeleteRecordsAnswer:
+async def delete_records(connection: NativeConnection, request: wire.DeleteRecords) -> wire.DeleteRecordsAnswer:
     """Delete the oldest records."""
     deleted = []
     for part in request.partitions:
         name = TopicPartition(part.topic, part.partition)
         try:
-            start_offset = connection.service.records.delete(connection.caller, name, part.before_offset)
+            start_offset = await connection.service.records.delete(connection.caller, name, part.before_offset)
             deleted.append(wire.RecordsDeleted(*name, start_offset))
         except FlyMQError as error:
             connection.service.accounts.failed(connection.caller, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flymq.broker.service.topics import Topic
 from flymq.gateways.native.connection import NativeConnection
+from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError
 from flymq.wire.native.messages import topics as wire
 from flymq.wire.native.messages.fields import Failure
@@ -85,8 +86,9 @@ async def add_partitions(connection: NativeConnection, request: wire.AddPartitio
 async def metadata(connection: NativeConnection, request: wire.Metadata) -> wire.MetadataAnswer:
     service, caller = connection.service, connection.caller
     names = [topic.name for topic in service.topics.all(caller)] if request.topics is None else request.topics
-    topics = []
+    topics, slice_ = [], TimeSlice()
     for name in names:
+        await slice_.yield_if_over()
         try:
             if request.auto_create:
                 found = await service.topics.get_or_create(caller, name)

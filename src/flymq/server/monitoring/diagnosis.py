@@ -83,8 +83,8 @@ async def take_sample(measured: Measured) -> Sample:
     sample = Sample(
         at_s=broker.clock.monotonic_s(),
         loop_cpu_s=thread_cpu_s(),
-        lag_sum_s=measured.loop_lag.sum_s,
-        lag_count=measured.loop_lag.count,
+        lag_sum_s=measured.loop_lag.histogram.sum_s,
+        lag_count=measured.loop_lag.histogram.count,
         fsync_sum_s=measured.fsync.sum_s,
         fsync_count=measured.fsync.count,
         buffer_ratio=measured.shared.budget.used_ratio,

@@ -33,6 +33,7 @@ from flymq.model.exposition import counters, gauge, gauges, histograms, labels
 from flymq.model.histogram import Histogram
 from flymq.model.names import TopicPartition
 from flymq.record.codec import COMPILED
+from flymq.server.monitoring.loop_lag import LoopLag
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Measured:
     listeners: Sequence[Listener]
     shared: SharedByConnections
     fsync: Histogram
-    loop_lag: Histogram
+    loop_lag: LoopLag
     disk: Disk
     data_dir: Path
     started_at_s: float
@@ -75,7 +76,19 @@ def _process(measured: Measured) -> Iterator[str]:
         "flymq_start_time_seconds", "Start time of the broker since the Unix epoch.", ("", measured.started_at_s)
     )
     yield from histograms(
-        "flymq_event_loop_lag_seconds", "Event loop lag, measured ten times a second.", [("", measured.loop_lag)]
+        "flymq_event_loop_lag_seconds",
+        "Event loop lag, measured ten times a second.",
+        [("", measured.loop_lag.histogram)],
+    )
+    yield from gauge(
+        "flymq_event_loop_longest_iteration_seconds",
+        "Longest iteration of the event loop in the last minute.",
+        ("", measured.loop_lag.longest_s),
+    )
+    yield from counters(
+        "flymq_event_loop_stalls_total",
+        "Iterations of the event loop that took more than 20 ms.",
+        [("", measured.loop_lag.stalls)],
     )
     yield from counters("process_cpu_seconds_total", "Total user and system CPU time.", [("", process.cpu_s())])
     yield from gauge("process_resident_memory_bytes", "Resident memory size.", ("", process.resident_bytes()))

@@ -39,12 +39,12 @@ class Monitor:
         self._data_dir = data_dir
         self._started_at_s = shared.clock.now_ms() / 1000
         self._began_s = shared.clock.monotonic_s()
-        self._loop_lag = LoopLag()
+        self.loop_lag = LoopLag()
         self._measured: Measured | None = None
         self._samples: Samples | None = None
 
     def start(self, tasks: Tasks) -> None:
-        tasks.spawn("loop lag", self._loop_lag.run())
+        tasks.spawn("loop lag", self.loop_lag.run())
 
     def serve(self, broker: Broker, tasks: Tasks) -> None:
         """Start sampling: the broker has recovered its logs and accepts connections."""
@@ -53,7 +53,7 @@ class Monitor:
             self.listeners,
             self._shared,
             self._fsync,
-            self._loop_lag.histogram,
+            self.loop_lag,
             self._disk,
             self._data_dir,
             self._started_at_s,

@@ -5,9 +5,9 @@ A run takes three steps, so that the loop is never blocked and a crash at any po
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
    in `compacting/` and fsync them.
-3. `finish` (on the loop): decide for each with one rename, then remove the old files and put the new one in their
-   place (segment_swap.py). A crash after the decision is repaired at opening. Segments that retention or truncation
-   took since the plan was made are left alone.
+3. `finish` (in steps): decide for each with one rename, then remove the old files and put the new one in their
+   place (segment_swap.py), in a thread. A crash after the decision is repaired at opening. Segments that retention or
+   truncation took since the plan was made are left alone.
 
 Removed: records with a later one of the same key, records of aborted transactions, and, once they were kept for
 `delete.retention.ms` since compaction first saw them, tombstones and markers of transactions of which nothing is left.
@@ -20,13 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from flymq.host.disk import Disk
+from flymq.host.tasks import Steps
 from flymq.model.errors import InvalidBatch, ResourcesExhausted, StorageError
 from flymq.model.topic_config import TopicConfig
-from flymq.record.batch import parse_batch, retain
-from flymq.record.header import BatchHeader, check_batch
+from flymq.record.batch import retain, seal, unpack, with_delete_horizon
+from flymq.record.codec import LastOffsets
+from flymq.record.compression import DECOMPRESSED_BYTES_MAX, Compression
+from flymq.record.header import HEADER_SIZE, BatchHeader, Buffer, parse_header
 from flymq.record.record import Record
 from flymq.storage.compaction.segment_swap import SCRATCH_NAME, decide_swap, finish_swaps
 from flymq.storage.log import Log
@@ -40,8 +44,15 @@ from flymq.storage.segments.segment import (
     segment_name,
 )
 
-KEYS_MAX = 1 << 21
-"""Keys held in memory at once. At the limit a run ends; the next one continues from there."""
+KEYS_MAX = 3 << 21
+"""Keys held in memory at once, 24 bytes each in a table that is up to three quarters full: 200 MB. A run ends with the
+segment in which it reaches the limit; the next one continues from there."""
+
+_WRITE_BYTES = 1 << 18  # written at once
+
+
+_GROUP_MAX = 32
+"""Segments that become one. Their files are held open while they are exchanged."""
 
 
 @dataclass(slots=True)
@@ -79,6 +90,8 @@ class CompactionPlan:
     def run(self) -> CompactionResult:
         """Write the compacted segments. In a thread: it reads everything, some of it twice.
 
+        What is done for each record is compiled code that does not hold the interpreter's lock.
+
         FileVanished means that retention removed a segment first; the next plan leaves it out.
         """
         try:
@@ -114,15 +127,16 @@ class CompactionPlan:
                 index_interval_bytes=self.config.index_interval_bytes,
             )
 
-    def _last_offsets(self) -> dict[bytes, int]:
+    def _last_offsets(self) -> LastOffsets:
         """Return, for each key written since the last run, the offset of its last record that counts."""
-        last: dict[bytes, int] = {}
+        last = LastOffsets()
         for number, segment in enumerate(self._segments(), start=1):
             if segment.next_offset <= self.done_offset:
                 continue
-            for header, batch in _batches(segment):
+            for _, header, batch in segment.read_checked(0, segment.size):
                 if not header.is_control and not self._is_aborted(header):
-                    last.update((record.key, record.offset) for record in _records(batch) if record.key is not None)
+                    with suppress(InvalidBatch):  # the checksum is right, so a client wrote it like this; it is kept
+                        last.add(unpack(batch, 0, header, DECOMPRESSED_BYTES_MAX))
             if len(last) >= KEYS_MAX:
                 del self.ranges[number:]
                 break
@@ -134,16 +148,15 @@ class CompactionPlan:
         for segment in self._segments():
             together = sum(member.size for member in group) + segment.size
             span = segment.next_offset - group[0].base_offset if group else 0
-            if group and (together > self.config.segment_bytes or span > OFFSETS_MAX):
+            is_full = together > self.config.segment_bytes or span > OFFSETS_MAX or len(group) == _GROUP_MAX
+            if group and is_full:
                 yield group
                 group = []
             group.append(segment)
         if group:
             yield group
 
-    def _rewrite(
-        self, group: list[Segment], last_offsets: dict[bytes, int], unended: set[int], scratch: Path
-    ) -> Segment:
+    def _rewrite(self, group: list[Segment], last_offsets: LastOffsets, unended: set[int], scratch: Path) -> Segment:
         """Write the batches of `group` that stay to a new segment.
 
         `unended` are the producers that have batches left of a transaction whose marker is still to come.
@@ -151,8 +164,9 @@ class CompactionPlan:
         target = Segment.create(
             self.disk, scratch, group[0].base_offset, index_interval_bytes=self.config.index_interval_bytes
         )
+        output = _Output(target)
         for segment in group:
-            for header, batch in _batches(segment):
+            for _, header, batch in segment.read_checked(0, segment.size):
                 if header.is_control:
                     kept = self._marker(header, batch, has_records_left=header.producer_id in unended)
                     unended.discard(header.producer_id)
@@ -161,11 +175,12 @@ class CompactionPlan:
                     if kept is not None and header.is_transactional:
                         unended.add(header.producer_id)
                 if kept is not None:
-                    target.append([kept], [check_batch(kept)])
+                    output.add(kept)
+        output.flush()
         target.seal()
         return target
 
-    def _marker(self, header: BatchHeader, batch: bytes, *, has_records_left: bool) -> bytes | bytearray | None:
+    def _marker(self, header: BatchHeader, batch: Buffer, *, has_records_left: bool) -> Buffer | None:
         """Return a marker with its delete horizon; None after the horizon, if nothing needs the marker."""
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
@@ -180,31 +195,29 @@ class CompactionPlan:
         )
         return batch if is_needed or horizon_ms > self.now_ms else None
 
-    def _compact(self, header: BatchHeader, batch: bytes, last_offsets: dict[bytes, int]) -> bytes | bytearray | None:
+    def _compact(self, header: BatchHeader, batch: Buffer, last_offsets: LastOffsets) -> Buffer | None:
         """Return what stays of a batch of records; None when nothing does."""
         horizon_ms = header.delete_horizon_ms
-        try:
-            records = [] if self._is_aborted(header) else parse_batch(batch)
-        except InvalidBatch:
-            return batch  # the checksum is right, so a client wrote it like this; not ours to delete
-        expired = horizon_ms is not None and horizon_ms <= self.now_ms
-        kept = {
-            record.offset
-            for record in records
-            if record.key is None
-            or (last_offsets.get(record.key, -1) <= record.offset and not (expired and record.value is None))
-        }
-        tombstones = any(
-            record.key is not None and record.value is None and record.offset in kept for record in records
-        )
-        if kept and len(kept) == header.record_count and (horizon_ms is not None or not tombstones):
+        drop_tombstones = horizon_ms is not None and horizon_ms <= self.now_ms
+        kept = tombstones = 0
+        if not self._is_aborted(header):
+            # The append time belongs to the batch: the records' own timestamps are kept as they are.
+            try:
+                section = unpack(batch, 0, header, DECOMPRESSED_BYTES_MAX)._replace(append_time_ms=None)
+                kept, tombstones = last_offsets.count_kept(section, drop_tombstones)
+            except InvalidBatch:
+                return batch  # the checksum is right, so a client wrote it like this; not ours to delete
+        if kept and kept == header.record_count and (horizon_ms is not None or not tombstones):
             return batch
-        if not kept and self.producer_ends.get(header.producer_id) != header.last_offset:
-            return None
-        new_horizon_ms = None
+        if not kept:
+            if self.producer_ends.get(header.producer_id) != header.last_offset:
+                return None
+            return seal(bytearray(HEADER_SIZE), header._replace(record_count=0), Compression.NONE)
         if tombstones and horizon_ms is None:
-            new_horizon_ms = self.now_ms + self.config.delete_retention_ms
-        return retain(batch, 0, lambda record: record.offset in kept, delete_horizon_ms=new_horizon_ms)
+            horizon_ms = self.now_ms + self.config.delete_retention_ms
+            header = with_delete_horizon(header, horizon_ms)
+        records = last_offsets.retain(section, drop_tombstones, HEADER_SIZE, header.base_timestamp)
+        return seal(records, header._replace(record_count=kept), Compression(header.compression))
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to an aborted transaction, of which the marker is the end."""
@@ -250,60 +263,81 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
     )
 
 
-def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
-    """Put the compacted segments in the place of the old ones."""
-    is_wanted = log.failure is None and log.truncations == plan.truncations
-    if is_wanted:
-        _allow_gaps(log, plan)
+def finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> Steps[None]:
+    """Put the compacted segments in the place of the old ones.
+
+    Nothing else that removes or replaces segments may run meanwhile; appends, reads and checkpoints may.
+    """
+    if _is_wanted(log, plan):
+        yield from _allow_gaps(log, plan)
     try:
-        if is_wanted:
-            _finish(log, plan, result)
-        log.disk.remove_directory(log.directory / SCRATCH_NAME)
+        if _is_wanted(log, plan):
+            yield from _finish(log, plan, result)
+        yield partial(log.disk.remove_directory, log.directory / SCRATCH_NAME)
     except StorageError as error:
         log.go_offline(error)
         raise
 
 
-def _allow_gaps(log: Log, plan: CompactionPlan) -> None:
+def _is_wanted(log: Log, plan: CompactionPlan) -> bool:
+    return log.failure is None and log.truncations == plan.truncations
+
+
+def _allow_gaps(log: Log, plan: CompactionPlan) -> Steps[None]:
     """From here on a segment may end before the next one begins, and a scan must not report that as a loss."""
     gaps_end = max(plan.end_offset, log.compacted.gaps_end)
     try:
-        log.note_compacted(Compacted(log.compacted.end_offset, gaps_end=gaps_end))
+        yield partial(log.note_compacted, Compacted(log.compacted.end_offset, gaps_end=gaps_end))
     except ResourcesExhausted:  # nothing has changed
         with suppress(StorageError):
-            log.disk.remove_directory(log.directory / SCRATCH_NAME)
+            yield partial(log.disk.remove_directory, log.directory / SCRATCH_NAME)
         raise
     except StorageError as error:
         log.go_offline(error)
         raise
 
 
-def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> None:
-    scratch = log.directory / SCRATCH_NAME
+def _finish(log: Log, plan: CompactionPlan, result: CompactionResult) -> Steps[None]:
     present = {segment.base_offset for segment in log.segments}
     groups = [group for group in result.groups if present.issuperset(group)]  # retention may have taken others
     for group in groups:
-        decide_swap(log.disk, log.directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
-        finish_swaps(log.disk, log.directory)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            name = segment_name(group[0], suffix)
-            log.disk.rename(scratch / name, log.directory / name)
-        log.replace_segments(group)
+        with log.replacing_segments(group):
+            yield partial(_swap, log.disk, log.directory, group)
     if groups == result.groups:
         log.forget_aborted_before(plan.end_offset)
-        log.note_compacted(Compacted(plan.end_offset, gaps_end=log.compacted.gaps_end))
+        yield partial(log.note_compacted, Compacted(plan.end_offset, gaps_end=log.compacted.gaps_end))
 
 
-def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
-    for position, header in segment.check(0, segment.size):
-        yield header, segment.file.pread(header.size, position)
+def _swap(disk: Disk, directory: Path, group: list[int]) -> None:
+    """Exchange the files, in a thread. Readers of the old segments hold them open."""
+    scratch = directory / SCRATCH_NAME
+    decide_swap(disk, directory, scratch / segment_name(group[0], DATA_SUFFIX), group)
+    finish_swaps(disk, directory)
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        name = segment_name(group[0], suffix)
+        disk.rename(scratch / name, directory / name)
 
 
-def _records(batch: bytes) -> list[Record]:
-    try:
-        return parse_batch(batch)
-    except InvalidBatch:
-        return []
+class _Output:
+    """Batches on their way to a segment, written many at once."""
+
+    def __init__(self, target: Segment) -> None:
+        self._target = target
+        self._pieces: list[Buffer] = []
+        self._headers: list[BatchHeader] = []
+        self._size = 0
+
+    def add(self, batch: Buffer) -> None:
+        self._pieces.append(batch)
+        self._headers.append(parse_header(batch))
+        self._size += len(batch)
+        if self._size >= _WRITE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._pieces:
+            self._target.append(self._pieces, self._headers)
+            self._pieces, self._headers, self._size = [], [], 0
 
 
 def _always(_record: Record) -> bool:

@@ -147,19 +147,18 @@ class AbortedTransactions:
         for base_offset, entries in list(self._by_segment.items()):
             self._store(base_offset, [entry for entry in entries if entry.last_offset >= end_offset])
 
-    def forget_segment(self, base_offset: int) -> Path:
-        """Forget the aborts of a segment; return the file to remove once the segment is removed."""
-        self._by_segment.pop(base_offset, None)
+    def forget_segment(self, base_offset: int) -> Path | None:
+        """Forget the aborts of a segment; return their file, if it has any, to remove once the segment is removed."""
         self._unwritten.discard(base_offset)
         self._stop_growing(base_offset)
-        return self._path(base_offset)
+        return None if self._by_segment.pop(base_offset, None) is None else self._path(base_offset)
 
     def merge(self, base_offsets: list[int]) -> None:
         """Move the entries of segments that compaction made one into the file of the first."""
         entries = [entry for base in base_offsets for entry in self._by_segment.get(base, [])]
         self._store(base_offsets[0], entries)
         for base_offset in base_offsets[1:]:
-            self._disk.remove(self.forget_segment(base_offset))
+            self._remove(base_offset)
 
     def _replace(self, raw: dict[int, bytes], entries: dict[int, list[AbortedTransaction]]) -> None:
         """Adopt the entries that were read, and rewrite the files that differ from them."""
@@ -183,7 +182,11 @@ class AbortedTransactions:
             self._by_segment[base_offset] = entries
             self._unwritten.discard(base_offset)
         else:
-            self._disk.remove(self.forget_segment(base_offset))
+            self._remove(base_offset)
+
+    def _remove(self, base_offset: int) -> None:
+        if (path := self.forget_segment(base_offset)) is not None:
+            self._disk.remove(path)
 
     def _stop_growing(self, base_offset: int) -> None:
         if self._growing is not None and self._growing[0] == base_offset:

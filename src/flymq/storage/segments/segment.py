@@ -11,7 +11,7 @@ checked against those of the batches around them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +73,7 @@ class Segment:
         self.size = 0
         self._is_sealed = False
         self._is_torn = False  # the file may be longer than `size`: an append failed and could not be cut back
+        self._holds_files = False
         self.written_since_ms: int | None = None  # when the first batch came, for rolling by age
         self._max_timestamp: int | None = NO_TIMESTAMP  # None: the last entry of the time index knows
         self._file: File | None = None
@@ -111,6 +112,14 @@ class Segment:
         segment._max_timestamp = None
         return segment
 
+    def copy_sealed(self) -> Segment:
+        """Return another object for the same files, for use in a thread. Opens no file."""
+        assert self._is_sealed, f"{self._path} is not sealed"
+        copy = Segment(self._disk, self._path.parent, self.base_offset, index_interval_bytes=self._interval)
+        copy.next_offset, copy.size = self.next_offset, self.size
+        copy._is_sealed, copy._max_timestamp = True, None
+        return copy
+
     @property
     def path(self) -> Path:
         return self._path
@@ -140,6 +149,15 @@ class Segment:
         return self._times
 
     @property
+    def knows_max_timestamp(self) -> bool:
+        """Whether asking for the latest time reads no file."""
+        return self._max_timestamp is not None
+
+    def take_max_timestamp(self, timestamp: int) -> None:
+        """Take the latest time that a copy of this segment has read."""
+        self._max_timestamp = timestamp
+
+    @property
     def max_timestamp(self) -> int:
         """The latest time of any record."""
         if self._max_timestamp is None:
@@ -166,9 +184,17 @@ class Segment:
 
     def save_indexes(self) -> None:
         """Write the index files. Without fsync: a crash may lose or tear them, and they are built again."""
-        write_aside(self._disk, self._path.with_suffix(INDEX_SUFFIX), self.offsets.to_bytes())
-        times = self.times.to_bytes(self.max_timestamp, self.size)
-        write_aside(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX), times)
+        self.begin_save_indexes()()
+
+    def begin_save_indexes(self) -> Callable[[], None]:
+        """Return the work that writes the index files as they are now."""
+        offsets, times = self.offsets.to_bytes(), self.times.to_bytes(self.max_timestamp, self.size)
+
+        def save() -> None:
+            write_aside(self._disk, self._path.with_suffix(INDEX_SUFFIX), offsets)
+            write_aside(self._disk, self._path.with_suffix(TIME_INDEX_SUFFIX), times)
+
+        return save
 
     def seal(self) -> None:
         """No batch comes any more: save the indexes and let the next reader map them.
@@ -179,9 +205,17 @@ class Segment:
         self.save_indexes()
         self._offsets = self._times = None
 
+    def hold_files(self) -> None:
+        """Open the files of a sealed segment and keep them open until the segment is dropped."""
+        assert self._is_sealed, f"{self._path} is not sealed"
+        self._load_indexes()
+        self._file = self.file
+        self._holds_files = True
+
     def release_files(self) -> None:
         """Close the files of a sealed segment; they are opened again on demand."""
-        self._file = self._offsets = self._times = None
+        if not self._holds_files:
+            self._file = self._offsets = self._times = None
 
     def remove_indexes(self) -> None:
         self._offsets = self._times = None
@@ -273,13 +307,13 @@ class Segment:
                 return position, header
         return None
 
-    def find_since(self, timestamp: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Yield the batches that may have a record of this time or later."""
+    def find_since(self, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches that may have a record of this time or later."""
         if timestamp > self.max_timestamp:
             return
         for position, header in self.walk(self.times.floor(timestamp), self.size):
             if header.max_timestamp >= timestamp:
-                yield header, self.read(position, header)
+                yield position, header
 
     def read(self, position: int, header: BatchHeader) -> bytes:
         """Return the whole batch at `position`, checked."""
@@ -350,6 +384,13 @@ class Segment:
 
     def check(self, start: int, end: int, least_offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of each good batch in [start, end); raise CorruptLog at the first other one."""
+        for position, header, _ in self.read_checked(start, end, least_offset):
+            yield position, header
+
+    def read_checked(
+        self, start: int, end: int, least_offset: int = 0
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Like `check`, with the bytes of each batch."""
         position, next_offset = start, max(least_offset, self.base_offset)
         chunk, at = memoryview(b""), 0
         while position < end:
@@ -360,7 +401,7 @@ class Segment:
                 self._check_order(header, next_offset)
             except InvalidBatch as error:
                 raise self._corrupt(position, error) from error
-            yield position, header
+            yield position, header, chunk[at : at + header.size]
             at += header.size
             position += header.size
             next_offset = header.next_offset

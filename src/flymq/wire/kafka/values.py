@@ -270,7 +270,9 @@ class Writer(bytearray):
 
     def int32s(self, values: list[int]) -> None:
         self.amount(values)
-        self += Struct(f">{len(values)}i").pack(*values)
+        if values:
+            # Nearly always one: a replica of a partition. Metadata has three such arrays for each.
+            self += _I32.pack(values[0]) if len(values) == 1 else Struct(f">{len(values)}i").pack(*values)
 
     def nullable_int32s(self, values: list[int] | None) -> None:
         if self.nullable_amount(values):

@@ -12,7 +12,7 @@ from tests.unit.storage.batches import batch, idempotent, open_simulated, settin
 from flymq.broker.replicas.fetching import Fetches, FetchFrom, FetchQuery, WaitingFetch
 from flymq.broker.replicas.partition import Partition, PartitionRead, Role, View
 from flymq.host.clock import ManualClock
-from flymq.host.tasks import Tasks
+from flymq.host.tasks import Tasks, run_steps_here
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
     FencedLeaderEpoch,
@@ -103,7 +103,7 @@ async def test_a_follower_refuses_clients_that_write_or_read(disk_topic: Replica
         lambda: partition.append_marker(ABORT),
         lambda: partition.read(0, bytes_max=100, view=View.COMMITTED),
         lambda: partition.read(0, bytes_max=100, view=View.REPLICA),
-        lambda: partition.delete_before(-1),
+        lambda: run_steps_here(partition.delete_before(-1)),
         lambda: partition.check_leads(),
     ):
         with pytest.raises(NotLeader):
@@ -298,8 +298,8 @@ async def test_offsets_are_found_only_where_the_reader_may_see_them(fsync_topic:
     partition = fsync_topic.partition
     partition.lead(3)
     partition.append(batch("a", at_ms=1_000), Acks.LEADER)
-    assert partition.find_time(500, View.UNCOMMITTED) is None
-    found = partition.find_time(500, View.REPLICA)
+    assert run_steps_here(partition.find_time(500, View.UNCOMMITTED)) is None
+    found = run_steps_here(partition.find_time(500, View.REPLICA))
     assert found is not None and (found.offset, found.timestamp, found.leader_epoch) == (0, 1_000, 3)
     assert partition.find_latest(View.UNCOMMITTED).offset == 0
     assert partition.find_latest(View.REPLICA).offset == 1
@@ -310,8 +310,8 @@ async def test_records_that_are_not_yet_visible_cannot_be_deleted(fsync_topic: R
     partition.lead(0)
     partition.append(batch("a"), Acks.LEADER)
     with pytest.raises(OffsetOutOfRange):
-        partition.delete_before(1)
-    assert partition.delete_before(-1) == 0
+        run_steps_here(partition.delete_before(1))
+    assert run_steps_here(partition.delete_before(-1)) == 0
 
 
 async def test_the_high_watermark_never_moves_back(disk_topic: Replica) -> None:
@@ -356,5 +356,5 @@ async def test_the_start_of_the_log_has_the_epoch_that_wrote_what_is_there(disk_
         partition.lead(epoch)
         partition.append(batch("a"), Acks.LEADER)
     assert (partition.find_earliest().offset, partition.find_earliest().leader_epoch) == (0, 4)
-    partition.delete_before(1)
+    run_steps_here(partition.delete_before(1))
     assert (partition.find_earliest().offset, partition.find_earliest().leader_epoch) == (1, 6)

@@ -12,7 +12,7 @@ from tests.unit.broker.world import World
 
 from flymq.broker.replicas.partition import View
 from flymq.broker.replicas.scrubbing import Scrubber
-from flymq.host.tasks import InlineThreads
+from flymq.host.tasks import InlineThreads, run_steps_here
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import CorruptLog
@@ -83,7 +83,7 @@ def test_a_segment_that_retention_takes_during_the_scrub_is_no_damage() -> None:
         corrupt(world, log, 2)
         task = asyncio.create_task(scrubber(world).scrub_all())
         await asyncio.sleep(0.1)
-        log.delete_before(log.end_offset)
+        run_steps_here(log.delete_before(log.end_offset))
         await task
         assert not log.damage and log.failure is None
 
@@ -96,7 +96,22 @@ def test_corruption_that_a_reader_meets_is_kept_until_its_segment_is_gone() -> N
         with pytest.raises(CorruptLog):
             world.partition("orders").read(0, bytes_max=1, view=View.UNCOMMITTED)
         assert [text.startswith(f"{path} at byte 0") for text in log.damage] == [True]
-        log.delete_before(4)
+        run_steps_here(log.delete_before(4))
         assert not log.damage
+
+    in_world(scenario)
+
+
+def test_a_segment_whose_files_compaction_is_exchanging_is_no_damage() -> None:
+    async def scenario(world: World, log: Log) -> None:
+        partition = world.partition("orders")
+        async with partition.upkeep:  # compaction is at it: the file is gone, and the log does not know it yet
+            world.disk.remove(log.segments[1].path)
+            task = asyncio.create_task(scrubber(world).scrub_all())
+            await asyncio.sleep(100)
+            assert not task.done() and log.failure is None
+            run_steps_here(log.delete_before(log.end_offset))
+        await task
+        assert not log.damage and log.failure is None
 
     in_world(scenario)

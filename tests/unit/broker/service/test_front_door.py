@@ -132,7 +132,7 @@ async def check_partitions(node: Broker, name: TopicPartition) -> None:
 
 
 async def delete_records(node: Broker, name: TopicPartition) -> None:
-    node.service.records.delete(CALLER, name, -1)
+    await node.service.records.delete(CALLER, name, -1)
 
 
 async def check_writable(node: Broker, name: TopicPartition) -> None:

@@ -16,6 +16,7 @@ from flymq.broker.service.caller import Caller
 from flymq.broker.service.groups import NewOffset
 from flymq.broker.service.members import Member, NewMember, Taken
 from flymq.coordination.group import Group
+from flymq.host.tasks import run_steps_here
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import ConsumerNotFound, NotCoordinator, NotLeader, OffsetOutOfRange
@@ -385,7 +386,7 @@ def test_a_committed_offset_that_is_deleted_begins_anew_where_the_consumer_wants
         _, safe = first.commit({TopicPartition("orders", 0): NewOffset(1)})
         await wait_safe(safe)
         first.leave()
-        world.partition("orders", 0).delete_before(2)
+        run_steps_here(world.partition("orders", 0).delete_before(2))
         assert await values(await consumer(node)) == [b"c"]
 
     in_world(scenario)
@@ -396,7 +397,7 @@ def test_the_error_of_one_partition_does_not_swallow_the_records_of_others() -> 
         member = await consumer(node)
         produce(world, 0, b"a", b"b")
         produce(world, 1, b"c")
-        world.partition("orders", 0).delete_before(2)
+        run_steps_here(world.partition("orders", 0).delete_before(2))
         member.positions[TopicPartition("orders", 0)] = 0  # where there are no records any more
         assert await values(member) == [b"c"]
         with pytest.raises(OffsetOutOfRange):

@@ -77,7 +77,7 @@ async def reset_group(call: Call) -> shapes.OffsetResults:
     group, groups = call.path["group"], call.service.groups
     groups.check_empty(call.caller, group)
     results = [_check(call, wanted) for wanted in body.offsets]
-    results += [_find(call, name, body) for name in _partitions(call, body)]
+    results += [await _find(call, name, body) for name in _partitions(call, body)]
     notes = {(wanted.topic, wanted.partition): wanted.metadata for wanted in body.offsets}
     targets = {
         TopicPartition(found.topic, found.partition): NewOffset(
@@ -87,6 +87,7 @@ async def reset_group(call: Call) -> shapes.OffsetResults:
         if not isinstance(found.error, Problem)
     }
     if targets and not body.validate_only:
+        groups.check_empty(call.caller, group)  # a member may have come while records were searched
         errors, safe = groups.commit(call.caller, group, Committer(), targets)
         for found in results:
             if (error := errors.get(TopicPartition(found.topic, found.partition))) is not None:
@@ -110,10 +111,10 @@ def _partitions(call: Call, body: shapes.GroupReset) -> list[TopicPartition]:
     return [position.name for position in described.positions if position.committed is not None]
 
 
-def _find(call: Call, name: TopicPartition, body: shapes.GroupReset) -> OffsetResult:
+async def _find(call: Call, name: TopicPartition, body: shapes.GroupReset) -> OffsetResult:
     at = POSITIONS[body.position] if body.position is not None else body.timestamp
     assert at is not None, "position or timestamp is set"
-    offset, _ = call.service.groups.find_reset(call.caller, name, at)
+    offset, _ = await call.service.groups.find_reset(call.caller, name, at)
     return OffsetResult(*name, offset)
 
 

@@ -40,7 +40,7 @@ async def read_records(call: Call) -> Response:
     gives_lines = _wants_lines(call)
     name = TopicPartition(call.path["topic"], call.path["partition"])
     reader = call.service.members.reader(call.caller, ISOLATIONS[query.isolation])
-    reader.positions[name] = _begin(call, name, query)
+    reader.positions[name] = await _begin(call, name, query)
     taken = await reader.take(limit=query.limit, bytes_max=query.bytes_max, wait_ms=query.wait_ms)
     records = [record for part in taken.parts for record in show_part(part, query)]
     next_offset = reader.positions[name]
@@ -61,7 +61,7 @@ def _wants_lines(call: Call) -> bool:
     return False
 
 
-def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
+async def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
     given = [value for value in (query.offset, query.timestamp, query.position) if value is not None]
     if len(given) > 1:
         raise InvalidRequest("offset, timestamp and position are mutually exclusive", hint="Set only one of them.")
@@ -69,10 +69,8 @@ def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
         return query.offset
     at = POSITIONS[query.position or Position.EARLIEST] if query.timestamp is None else query.timestamp
     records, isolation = call.service.records, ISOLATIONS[query.isolation]
-    found = records.find_offset(call.caller, name, at, isolation)
-    found = found or records.find_offset(call.caller, name, LATEST, isolation)
-    assert found is not None, "every log has an end"
-    return found.offset
+    found = await records.find_offset(call.caller, name, at, isolation)
+    return (found or records.find_position(call.caller, name, LATEST, isolation)).offset
 
 
 async def wait_out(taken: Taken) -> None:
@@ -91,7 +89,7 @@ async def delete_records(call: Call) -> shapes.RecordsDeleted:
     query: shapes.DeleteRecordsQuery = call.query
     before = -1 if query.before_offset is None else query.before_offset
     name = TopicPartition(call.path["topic"], call.path["partition"])
-    return shapes.RecordsDeleted(call.service.records.delete(call.caller, name, before))
+    return shapes.RecordsDeleted(await call.service.records.delete(call.caller, name, before))
 
 
 # --- live -----------------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ async def show_offsets(call: Call) -> shapes.PartitionOffsets:
     info = call.service.topics.partition(call.caller, name)
     offsets = shapes.PartitionOffsets(info.start_offset, info.high_watermark, info.last_stable_offset)
     if query.timestamp is not None:
-        found = call.service.records.find_offset(call.caller, name, query.timestamp, Isolation.READ_COMMITTED)
+        found = await call.service.records.find_offset(call.caller, name, query.timestamp, Isolation.READ_COMMITTED)
         offsets.at_timestamp = None if found is None else found.offset
     return offsets
 
