@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -66,6 +67,7 @@ class Headroom:
         self._full_since_s: float | None = None
         self._files_out_since_s: float | None = None
         self._reported = asyncio.Event()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._postponed: list[Callable[[], Awaitable[None]]] = []
         self.on_files_out: list[Callable[[], None]] = []
         """Called when there is no free descriptor: close files that can be opened again."""
@@ -113,7 +115,10 @@ class Headroom:
             logger.error("no space can be reserved for a full disk: %s", error)
 
     def report(self, error: ResourcesExhausted) -> None:
-        """Something has run out. On the event loop."""
+        """Something has run out. Safe in any thread."""
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.report, error)
+            return
         self._reported.set()
         if isinstance(error, TooManyOpenFiles):
             if self._files_out_since_s is None:
