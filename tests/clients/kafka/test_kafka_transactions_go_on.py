@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,13 @@ from flymq.testing import TestBroker
 TIMEOUT_MS = 1_500
 ABORTS_AFTER_COMMIT = ["librdkafka"]
 """With the others, any error of EndTxn is the end of the producer: they need a new one."""
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Collect the sockets that kafka-python leaves open when it cannot connect, before tests of others run."""
+    yield
+    gc.collect()
 
 
 def wait_until_aborted(broker: TestBroker, name: str) -> None:
