@@ -20,14 +20,19 @@ T = TypeVar("T")
 
 
 class SlowThreads:
-    """Runs the work after a random delay, sometimes a long one."""
+    """Runs the work after a random delay, sometimes a long one. The threads of a dead machine do nothing."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, life: Callable[[], Life]) -> None:
+        """`life` returns the current life of the machine."""
         self._chance = chance
+        self._life = life
 
     async def run(self, work: Callable[[], T]) -> T:
+        life = self._life()
         mean_s = 0.002 if self._chance.random() < 0.9 else 0.2
         await asyncio.sleep(self._chance.expovariate(1 / mean_s))
+        if life.is_over:  # a test has called the machine's code from outside
+            raise asyncio.CancelledError
         return work()
 
     def close(self) -> None:
@@ -46,7 +51,7 @@ class SimulatedMachine:
             self.disk,
             network.machine(name),
             chance,
-            lambda name, count: SlowThreads(chance),
+            lambda name, count: SlowThreads(chance, lambda: self._life),
         )
         self._network = network
         self._life = Life()
