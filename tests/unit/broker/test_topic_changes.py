@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 import pytest
 from tests.unit.broker.world import World
@@ -18,7 +19,9 @@ from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import DiskFull, StorageError
 from flymq.model.names import TopicPartition
+from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
+from flymq.storage.data_directory import PartitionLog
 from flymq.storage.log import Log
 
 Scenario = Callable[[World, Broker], Awaitable[None]]
@@ -108,10 +111,20 @@ def test_a_topic_that_is_deleted_while_its_partitions_are_added_leaves_none(monk
     monkeypatch.setattr(time_slices, "_SLICE_S", -1.0)  # others come in between any two partitions
 
     async def scenario(world: World, node: Broker) -> None:
+        directory, are_open = node.replicas._directory, asyncio.Event()
+        open_log = directory.open
+
+        def open_and_tell(partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> PartitionLog:
+            if partition.partition == 19:
+                are_open.set()
+            return open_log(partition, topic_id, config)
+
+        monkeypatch.setattr(directory, "open", open_and_tell)
         creating = asyncio.ensure_future(node.admin.create("orders", partitions=20))
-        while node.replicas.find(TopicPartition("orders", 0)) is None:
-            await asyncio.sleep(1e-7)  # virtual time must pass, for the threads
-        while node.replicas.find(TopicPartition("orders", 3)) is None:
+        await are_open.wait()
+        for _ in range(1000):
+            if node.replicas.find(TopicPartition("orders", 3)) is not None:
+                break
             await asyncio.sleep(0)
         assert node.replicas.find(TopicPartition("orders", 19)) is None
         await node.admin.delete("orders")
