@@ -77,7 +77,8 @@ def _goes_on(given: argparse.Namespace, number: int, started: float) -> bool:
 
 
 def _run_one(run_round: Round, seed: int, folder: Path, given: argparse.Namespace) -> tuple[Report, float]:
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run in the same place
+    folder.mkdir(parents=True)
     started = time.monotonic()
     try:
         report = run_round(seed, folder, given)
