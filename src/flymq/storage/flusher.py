@@ -111,7 +111,7 @@ class Flusher:
                 waiter.future.set_exception(error)
             elif waiter.truncations != log.truncations:
                 waiter.future.set_exception(
-                    NotLeader(f"{log.directory.name} was truncated before offset {waiter.end_offset} was safe")
+                    NotLeader(f"{log.name} was truncated before offset {waiter.end_offset} was safe")
                 )
             else:
                 waiter.future.set_result(None)

@@ -10,6 +10,7 @@ time or deleting records, is a generator of steps (host/tasks.py).
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -61,6 +62,8 @@ from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch, load
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
 from flymq.storage.sync_point import SyncPoint as SyncPoint
 from flymq.storage.sync_point import Unsynced
+
+logger = logging.getLogger(__name__)
 
 _SNAPSHOTS_KEPT = 2
 _DETACHED_MAX = 1000  # segments that retention drops at once, on the event loop
@@ -155,7 +158,14 @@ class Log:
         """Refuse writes from here on. Reads go on as far as the disk lets them."""
         if isinstance(error, FsyncFailed):
             self._unsynced.fail(error)
-        self.failure = PartitionOffline(f"{self.directory.name} is offline: {error.message}", hint=error.hint)
+        if self.failure is None and not isinstance(error, FsyncFailed):  # that one is logged when the broker stops
+            logger.error("%s is offline: %s. %s", self.name, error.message, error.hint)
+        self.failure = PartitionOffline(f"{self.name} is offline: {error.message}", hint=error.hint)
+
+    @property
+    def name(self) -> str:
+        """The partition, as its directory tells."""
+        return f"{self.directory.parent.name.partition('~')[0]}-{self.directory.name}"
 
     def retire(self) -> None:
         """The topic was deleted: no work is begun any more, and running syncs and checkpoints write nothing."""
@@ -264,7 +274,7 @@ class Log:
     def _check_epoch(self, leader_epoch: int) -> None:
         if leader_epoch < self.epochs.current:
             raise FencedLeaderEpoch(
-                f"{self.directory.name} has a leader of epoch {self.epochs.current}, this one has {leader_epoch}"
+                f"{self.name} has a leader of epoch {self.epochs.current}, this one has {leader_epoch}"
             )
 
     def _observe_epochs(self, headers: list[BatchHeader]) -> None:
@@ -487,7 +497,7 @@ class Log:
         Nothing else that removes or replaces segments may run meanwhile; appends and checkpoints may.
         """
         if start_offset > self.end_offset:
-            raise OffsetOutOfRange(f"{self.directory.name} ends at offset {self.end_offset}, before {start_offset}")
+            raise OffsetOutOfRange(f"{self.name} ends at offset {self.end_offset}, before {start_offset}")
         with self._retried_when_exhausted():
             if start_offset <= self._checkpoint.start_offset:
                 return  # what retention did is not enough: a crash may undo it
@@ -499,7 +509,7 @@ class Log:
             yield point.run
             self.end_sync(point)
             if point.truncations != self.truncations:
-                raise NotLeader(f"{self.directory.name} was truncated while its records were deleted")
+                raise NotLeader(f"{self.name} was truncated while its records were deleted")
             self.start_offset = max(start_offset, self.start_offset)
             self._check_offsets()
             gone = sum(segment.next_offset <= self.start_offset for segment in self._segments[:-1])

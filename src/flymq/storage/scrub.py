@@ -18,6 +18,7 @@ class SegmentScrub:
         self._log = log
         self._segment = segment
         self._position = 0
+        self._next_offset = segment.base_offset
         self._is_over = False
         self._copy: Segment | None = None
 
@@ -37,11 +38,20 @@ class SegmentScrub:
         )
         start = self._position
         for at, header in copy.check(start, copy.size):
-            self._position = at + header.size
+            self._position, self._next_offset = at + header.size, header.next_offset
             if self._position - start >= _STEP_BYTES:
                 return self._position - start
         self._is_over = True
+        self._check_end()
         return self._position - start
+
+    def _check_end(self) -> None:
+        """Check that the next segment follows, which is not so if one between them is gone."""
+        following = self._segment.next_offset
+        if self._next_offset < following and following > self._log.compacted.gaps_end:
+            raise FileVanished(
+                f"{self._log.directory}: the batches from offset {self._next_offset} to {following - 1} are missing"
+            )
 
     def failed(self, error: CorruptLog | FileVanished) -> None:
         """A step failed. If retention or compaction has taken the file meanwhile, that is no damage."""

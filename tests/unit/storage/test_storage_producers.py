@@ -9,6 +9,7 @@ import pytest
 from tests.unit.storage.batches import (
     NOW_MS,
     append,
+    batch,
     checkpoint,
     committed_values,
     end_transaction,
@@ -342,3 +343,20 @@ def test_of_the_ids_that_requests_derive_only_the_last_are_remembered() -> None:
     assert log.end_offset == end_offset + 1
     log.producers.expire(NOW_MS + 1)
     assert len(log.producers) == 0
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_lost_list_of_aborts_is_made_again_from_the_log(closed: bool) -> None:
+    config = settings(segment_bytes=1024)
+    disk, log = open_simulated(config)
+    for number in range(20):
+        append(log, idempotent(number, 0, "aborted" * 20, transactional=True), batch("plain" * 20))
+        end_transaction(log, number, MarkerType.ABORT)
+    checkpoint(log)
+    if closed:
+        log.close()
+    lists = [path for path in disk.paths() if path.suffix == ".aborted"]
+    assert len(lists) > 2
+    for path in lists[:-1]:
+        disk.remove(path)
+        assert committed_values(reopen(disk, config)) == ["plain" * 20] * 20

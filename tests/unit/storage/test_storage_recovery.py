@@ -121,6 +121,15 @@ def test_synced_batches_that_are_missing_at_the_end_are_reported() -> None:
         reopen(disk, SMALL)
 
 
+def test_a_log_whose_only_segment_is_gone_is_not_taken_for_a_new_one() -> None:
+    disk, log = open_simulated()
+    append(log, batch("a"))
+    sync(log)
+    disk.remove(FIRST)
+    with pytest.raises(CorruptLog, match="end at offset 0, but records up to 1 were on the disk"):
+        reopen(disk)
+
+
 def test_a_truncated_log_does_not_miss_what_was_synced_before() -> None:
     disk, log = open_simulated(SMALL)
     append(log, *[batch("x" * 300)] * 5)
@@ -240,8 +249,9 @@ def test_a_segment_that_vanished_is_noticed(which: int) -> None:
     append(log, *[batch("x" * 600)] * 3)
     log.close()
     disk.remove(log.segments[which].path)
-    if which == 0:  # as if retention had taken it
-        assert reopen(disk, SMALL).start_offset == 1
+    if which == 0:  # retention would have noted the new start
+        with pytest.raises(FileVanished, match="the records before offset 1 are missing"):
+            reopen(disk, SMALL)
     elif which == 1:
         log = reopen(disk, SMALL)
         assert log.read(0, bytes_max=1) is not None

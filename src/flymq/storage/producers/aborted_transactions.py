@@ -32,10 +32,11 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedMark(NamedTuple):
-    """How many entries the file of the active segment had. Those of segments before it were whole."""
+    """How many entries the files had: that of the active segment, and (base offset, entries) of those before it."""
 
     base_offset: int = 0
     entries: int = 0
+    sealed: tuple[tuple[int, int], ...] = ()
 
 
 def transactions_between(
@@ -80,6 +81,9 @@ class AbortedTransactions:
             # The file of a segment that compaction merged into the one before belongs to that one.
             owner = base_offsets[bisect_right(base_offsets, base_offset) - 1]
             entries.setdefault(owner, []).extend(known)
+        sealed = sum(count for base_offset, count in mark.sealed if base_offset >= base_offsets[0])
+        if sum(map(len, entries.values())) < mark.entries + sealed:
+            return False  # a file is gone; or compaction has dropped entries since, which a replay shows
         self._replace(raw, entries)
         return True
 
@@ -130,7 +134,8 @@ class AbortedTransactions:
 
     def mark(self, base_offset: int) -> AbortedMark:
         """Return what the next sync makes durable, when this is the active segment."""
-        return AbortedMark(base_offset, len(self._by_segment.get(base_offset, [])))
+        sealed = tuple((base, len(entries)) for base, entries in self._by_segment.items() if base < base_offset)
+        return AbortedMark(base_offset, len(self._by_segment.get(base_offset, [])), sealed)
 
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [start, end)."""

@@ -5,7 +5,8 @@
                                  coordinator epoch, last timestamp, whether the epoch follows an earlier one,
                                  whether any sequence may follow]
                       window:   [[base sequence, last sequence, base offset, last offset, timestamp], …]
-                      mark:     [base offset of the active segment, entries in its .aborted file]
+                      mark:     [base offset of the active segment, entries in its .aborted file,
+                                 [[base offset, entries] of those before it, …]]
 """
 
 from __future__ import annotations

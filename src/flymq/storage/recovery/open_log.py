@@ -40,7 +40,7 @@ def open_log(disk: Disk, directory: Path, config: TopicConfig) -> Log:
     compacted = read_compacted(disk, directory) or _assume_compacted(disk, directory, config, segments)
     report = RecoveryReport()
     runs = EpochRuns()
-    report.clean = _was_closed_cleanly(disk, directory, segments[-1])
+    report.clean = _was_closed_cleanly(disk, directory, segments[-1], durable_offset)
     if not report.clean:
         segments = _recover(disk, directory, segments, checkpoint, compacted, durable_offset, report, runs)
     epochs, epochs_saved = _restore_epochs(disk, directory, segments, runs.runs)
@@ -97,6 +97,8 @@ def _list_segments(disk: Disk, directory: Path, config: TopicConfig, checkpoint:
     scanned_from = checkpoint.recovery_offset
     if scanned_from not in bases and (bases[0] < scanned_from if bases else checkpoint != Checkpoint()):
         raise FileVanished(f"{directory}: the segment that begins at offset {scanned_from} is missing")
+    if bases and checkpoint.start_offset < bases[0] and checkpoint != Checkpoint():  # else the note is lost
+        raise FileVanished(f"{directory}: the records before offset {bases[0]} are missing")
     if not bases:
         segment = Segment.create(disk, directory, 0, index_interval_bytes=interval)
         disk.sync_directory(directory)
@@ -114,10 +116,10 @@ def _assume_compacted(disk: Disk, directory: Path, config: TopicConfig, segments
     return Compacted()
 
 
-def _was_closed_cleanly(disk: Disk, directory: Path, active: Segment) -> bool:
+def _was_closed_cleanly(disk: Disk, directory: Path, active: Segment, durable_offset: int) -> bool:
     """Return whether the log was closed and not written since; if so, make the active segment writable."""
     marker = take_clean_marker(disk, directory)
-    if marker is None and active.base_offset == active.size == 0:
+    if marker is None and active.base_offset == active.size == durable_offset == 0:
         marker = CleanMarker(0, 0, 0)  # nothing was ever in it
     if marker is None or (marker.segment, marker.size) != (active.base_offset, active.size):
         return False

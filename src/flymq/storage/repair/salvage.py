@@ -121,7 +121,8 @@ def _scan_again(disk: Disk, directory: Path, bases: list[int]) -> None:
     disk.remove(directory / CLEAN_NAME)
     start_offset = read_checkpoint(disk, directory).start_offset
     disk.remove(directory / CHECKPOINT_NAME)
-    write_checkpoint(disk, directory, Checkpoint(start_offset, bases[0] if bases else 0, 0))
+    first = bases[0] if bases else 0
+    write_checkpoint(disk, directory, Checkpoint(max(start_offset, first), first, 0))
 
 
 def _replace(disk: Disk, segment: Examined) -> list[Path]:

@@ -115,3 +115,18 @@ def test_a_segment_whose_files_compaction_is_exchanging_is_no_damage() -> None:
         assert not log.damage and log.failure is None
 
     in_world(scenario)
+
+
+def test_a_segment_that_is_gone_is_noticed_by_the_scrub_of_the_one_before() -> None:
+    async def scenario(world: World, log: Log) -> None:
+        path = log.segments[2].path
+        await world.close()
+        world.disk.remove(path)
+        await world.start()
+        assert world.partition("orders").log.failure is None
+        await scrubber(world).scrub_all()
+        failure = world.partition("orders").log.failure
+        assert failure is not None
+        assert "orders-0 is offline" in failure.message and "from offset 4 to 5 are missing" in failure.message
+
+    in_world(scenario)
