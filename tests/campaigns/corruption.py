@@ -40,7 +40,6 @@ from flymq.model.names import TopicPartition
 
 SECTOR = 512
 KILLED, STOPPED = "kill", "stop"
-CATALOG_NAMES = ("metadata.db", "metadata.db-wal", "metadata.db-shm")
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,18 @@ def _others_in_partition(data: Path) -> list[Path]:
     ]
 
 
+def _catalog(data: Path) -> list[Path]:
+    """The files of the metadata: two images, and journals that follow them."""
+    return sorted(data.glob("metadata*"))
+
+
+def _journals(data: Path) -> list[Path]:
+    return sorted(data.glob("metadata.changes-*"))
+
+
 def _others_in_root(data: Path) -> list[Path]:
-    known = {*CATALOG_NAMES, "lock"}
-    return sorted(path for path in data.iterdir() if path.is_file() and path.name not in known)
+    known = {*_catalog(data), data / "lock"}
+    return sorted(path for path in data.iterdir() if path.is_file() and path not in known)
 
 
 def _is_numbered(path: Path) -> bool:
@@ -100,9 +108,9 @@ KINDS: dict[str, Kind] = {
     "compacted note": Kind(_in(TABLE, "compacted"), frozenset({TopicPartition(TABLE, 0)})),
     "segment of __offsets": Kind(_in(OFFSETS.topic, "*.log"), frozenset({OFFSETS})),
     "segment of __transactions": Kind(_in(TRANSACTIONS.topic, "*.log"), frozenset({TRANSACTIONS})),
-    "catalog": Kind(_in_root("metadata.db"), EVERYTHING, may_refuse=True),
-    "catalog wal": Kind(_in_root("metadata.db-wal"), EVERYTHING, may_refuse=True),
-    "catalog shm": Kind(_in_root("metadata.db-shm"), frozenset()),
+    "catalog": Kind(_in_root("metadata.db"), frozenset()),
+    "catalog before": Kind(_in_root("metadata.previous.db"), frozenset()),
+    "catalog journal": Kind(_journals, EVERYTHING, may_refuse=True),
     "other file of the broker": Kind(_others_in_root, frozenset()),
     "set-aside records": Kind(_in_root("set-aside/__offsets-0.jsonl"), frozenset()),
     "lock": Kind(_in_root("lock"), frozenset()),
@@ -112,8 +120,8 @@ KINDS: dict[str, Kind] = {
         frozenset({TopicPartition(VICTIM, 0), TopicPartition(VICTIM, 1)}),
     ),
 }
-ONLY_AFTER = {"clean marker": STOPPED, "catalog wal": KILLED, "catalog shm": KILLED}
-OPTIONAL = {"leader epochs", "other file of a partition", "other file of the broker", "catalog wal", "catalog shm"}
+ONLY_AFTER = {"clean marker": STOPPED}
+OPTIONAL = {"leader epochs", "other file of a partition", "other file of the broker", "catalog before"}
 """Kinds that this version of the broker may not have, or not always."""
 DIRECTORIES = {"partition directory", "topic directory"}
 
@@ -262,10 +270,10 @@ def _judge_refusal(made: Template, kind: Kind, folder: Path, after: str, said: s
         return [f"does not start: {said[-300:]}"]
     if "Traceback" in said:
         return [f"does not start, and dies with a traceback: {said[-300:]}"]
-    for name in CATALOG_NAMES:
-        (folder / "data" / name).unlink(missing_ok=True)
-        if (made.folder / after / name).exists():
-            shutil.copy2(made.folder / after / name, folder / "data" / name)
+    for path in _catalog(folder / "data"):
+        path.unlink()
+    for path in _catalog(made.folder / after):
+        shutil.copy2(path, folder / "data" / path.name)
     broker = BrokerProcess(folder / "data", SETTINGS, log=folder / "broker.log")
     try:
         return audit(broker, made.known, set()).violations
