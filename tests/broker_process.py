@@ -98,10 +98,9 @@ def _first_line(process: subprocess.Popen[str]) -> str:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
     assert process.stdout is not None
     process.stdout.close()

@@ -127,7 +127,7 @@ def start_broker(folder: Path) -> BrokerProcess:
     certificate.cert_chain_pems[0].write_to_path(folder / "cert.pem")
     certificate.private_key_pem.write_to_path(folder / "key.pem")
     hashed = hash_password("secret", salt=b"0123456789abcdef")
-    (folder / "flymq.toml").write_text(f'[auth.users]\nada = "{hashed}"\n')
+    (folder / "flymq.toml").write_text(f'[auth]\nplain_without_tls = true\n[auth.users]\nada = "{hashed}"\n')
     settings = {"tls.cert_file": folder / "cert.pem", "tls.key_file": folder / "key.pem"}
     log = folder / "broker.log"
     broker = BrokerProcess(folder / "data", settings, log=log, config_file=folder / "flymq.toml")

@@ -24,6 +24,7 @@ from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.names import TopicPartition as FlyMQPartition
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
+from flymq.record.header import assign
 from flymq.storage.data_directory import DataDirectory
 from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.messages.records import (
@@ -149,7 +150,9 @@ def poison(data_dir: Path) -> None:
             for number, state in enumerate(topic.partitions):
                 log = directory.open(FlyMQPartition(topic.name, number), topic.topic_id, topic.config)
                 for key, value in ((b"x", b"y"), (None, b"no key"), (b"\x92\xa6offset", None)):
-                    log.append(encode_batch([(key, value)]), leader_epoch=state.leader_epoch, now_ms=1_700_000_000_000)
+                    batch = bytearray(encode_batch([(key, value)]))
+                    assign(batch, 0, base_offset=log.end_offset, leader_epoch=state.leader_epoch)
+                    log.append_as_is(batch, leader_epoch=state.leader_epoch, now_ms=1_700_000_000_000)
                 log.close()
     directory.close()
 

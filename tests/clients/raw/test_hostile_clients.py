@@ -164,7 +164,8 @@ def test_http_bodies_wait_for_memory_and_small_requests_do_not() -> None:
 @pytest.fixture
 def guarded(tmp_path: Path) -> Path:
     path = tmp_path / "flymq.toml"
-    path.write_text(f'[auth]\nrequired = true\n[auth.users]\nada = "{hash_password("secret", salt=bytes(16))}"\n')
+    users = f'[auth.users]\nada = "{hash_password("secret", salt=bytes(16))}"\n'
+    path.write_text(f"[auth]\nrequired = true\nplain_without_tls = true\n{users}")
     return path
 
 
