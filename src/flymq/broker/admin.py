@@ -149,8 +149,8 @@ class Admin:
         except StorageError:
             await self._delete(name, spec)  # a topic that cannot be opened was not created
             raise
+        await self._note(name)
         topic = self._image.get(name)
-        await self._notes.write(topic)
         level = logging.DEBUG if topic.is_internal else logging.INFO
         retention = topic.config.describe_retention()
         logger.log(level, "created the topic %s with %d partitions, %s", name, spec.partitions, retention)
@@ -181,8 +181,7 @@ class Admin:
             return
         spec = msgspec.structs.replace(topic.spec, settings=overrides)
         await self._image.until(await self._with_reserve(lambda: self._catalog.replace(name, topic.spec, spec)))
-        if (changed := self._image.find(name)) is not None:
-            await self._notes.write(changed)
+        await self._note(name)
         changes = ", ".join(f"{key}={'default' if value is None else value}" for key, value in settings.items())
         logger.info("changed the topic %s: %s", name, changes)
 
@@ -205,9 +204,17 @@ class Admin:
             # Partitions that cannot be opened were not added.
             await self._image.until(await self._catalog.replace(name, spec, old))
             raise
-        if (topic := self._image.find(name)) is not None:
-            await self._notes.write(topic)
+        await self._note(name)
         logger.info("increased the partitions of the topic %s from %d to %d", name, old.partitions, partitions)
+
+    async def _note(self, name: str) -> None:
+        """Write down what the topic is now. On a full disk later: what the user asked for is done."""
+
+        async def write() -> None:
+            if (topic := self._image.find(name)) is not None:
+                await self._notes.write(topic)
+
+        await self._headroom.when_room(write)
 
     async def delete(self, name: str) -> None:
         """Delete a topic and its records."""

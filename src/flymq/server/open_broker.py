@@ -109,7 +109,7 @@ async def open_broker(at: Workplace) -> Broker:
         await headroom.when_room(partial(_raise_leader_epochs, catalog, image, new_epochs))
     at.tasks.spawn("headroom", headroom.run())
     notes = TopicNotes(directory, catalog, replicas, at.disk_threads)
-    await notes.write_all(image)
+    await headroom.when_room(partial(notes.write_all, image))
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
     return await _coordinate(at, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
 
