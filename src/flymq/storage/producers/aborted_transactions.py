@@ -81,8 +81,9 @@ class AbortedTransactions:
             # The file of a segment that compaction merged into the one before belongs to that one.
             owner = base_offsets[bisect_right(base_offsets, base_offset) - 1]
             entries.setdefault(owner, []).extend(known)
-        sealed = sum(count for base_offset, count in mark.sealed if base_offset >= base_offsets[0])
-        if sum(map(len, entries.values())) < mark.entries + sealed:
+        noted = (*mark.sealed, (mark.base_offset, mark.entries))
+        expected = sum(count for base_offset, count in noted if base_offset >= base_offsets[0])
+        if sum(map(len, entries.values())) < expected:
             return False  # a file is gone; or compaction has dropped entries since, which a replay shows
         self._replace(raw, entries)
         return True
