@@ -469,6 +469,8 @@ class Log:
         self._unsynced.note_change()
         self.end_offset = kept.next_offset
         self.durable_offset = min(self.durable_offset, self.end_offset)
+        with self._checkpoint_lock:
+            self._durable_end.advance(self.durable_offset)
         # The file may hold the old history for a while: the checkpoint was lowered, so opening scans from here and
         # corrects it.
         self.epochs.cut_end(self.end_offset)
