@@ -45,9 +45,9 @@ def _are_numbers(cells: Sequence[str]) -> bool:
     return bool(known) and all(cell.replace(",", "").replace(".", "").isdecimal() for cell in known)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: 1 message, 2 messages."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def note(message: str) -> None:

@@ -79,7 +79,7 @@ def salvage(partitions: tuple[TopicPartition, ...], data_dir: Path, dry_run: boo
     if not found.findings:
         note("Nothing to repair: all batches are whole.")
         return
-    mended = counted(sum(finding.is_mendable for finding in found.findings), "batch").replace("batchs", "batches")
+    mended = counted(sum(finding.is_mendable for finding in found.findings), "batch", "batches")
     lost = counted(sum(finding.lost_offsets for finding in found.findings), "offset")
     if dry_run:
         note(f"Would restore {mended} and give up {lost}. Run without --dry-run to do it.")

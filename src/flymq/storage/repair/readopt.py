@@ -20,7 +20,6 @@ from flymq.record.header import (
     renew_checksum,
     split_batches,
 )
-from flymq.storage.leader_epochs import FILE_NAME as EPOCHS_NAME
 from flymq.storage.recovery.crash_scan import cut_files
 from flymq.storage.recovery.open_log import open_log
 from flymq.storage.repair.examine import Whole, examine_segment
@@ -79,8 +78,7 @@ def readopt(disk: Disk, directory: Path, cuts: list[Cut]) -> None:
         disk.rename(new, segment)
         disk.sync_directory(directory)
         _retire(disk, cut)
-    # The epoch of the broker that cut it began where the batches are now: only their headers know it right.
-    disk.remove(directory / EPOCHS_NAME)
+    # Also the leader epochs: the one of the broker that cut it began where the batches are now.
     rebuild(disk, directory)
 
 
