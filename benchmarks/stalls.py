@@ -184,6 +184,7 @@ def _many_partitions(size: Size) -> list[Row]:
             rows.append(_row(f"maintenance of {total} partitions", _maintain(broker, client, size)))
             rows += _serving(broker, client, size, "after a start")
             rows += _pages(broker, client, total)
+            rows += _wide_fetches(broker, client, size)
     return rows
 
 
@@ -232,9 +233,7 @@ def _pages(broker: WatchedBroker, client: RawClient, total: int) -> list[Row]:
     def kafka_metadata() -> None:
         connection = socket.create_connection(("127.0.0.1", broker.port))
         connection.sendall(kafka_requests.request(Api.METADATA, 7, b"\xff\xff\xff\xff\x00"))
-        left = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-        while left:
-            left -= len(connection.recv(min(left, _MB)))
+        _skip_response(connection)
         connection.close()
 
     def page(path: str) -> None:
@@ -251,6 +250,47 @@ def _pages(broker: WatchedBroker, client: RawClient, total: int) -> list[Row]:
             for path in ("/metrics", "/metrics/detailed", "/health")
         ),
     ]
+
+
+def _skip_response(connection: socket.socket) -> None:
+    """Receive a Kafka response."""
+    left = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+    while left:
+        left -= len(connection.recv(min(left, _MB)))
+
+
+def _wide_fetches(broker: WatchedBroker, client: RawClient, size: Size) -> list[Row]:
+    """Fetch a record from each partition, then wait for the next one in any of them."""
+    names = [(f"wide{topic}", number) for topic in range(size.topics) for number in range(size.partitions)]
+    native, kafka = RawClient(broker.port), socket.create_connection(("127.0.0.1", broker.port))
+    ends = [1] * len(names)
+
+    def ask_native(offsets: list[int]) -> None:
+        parts = [FetchPartition(*name, offset) for name, offset in zip(names, offsets, strict=True)]
+        native.socket.sendall(encode_request(Fetch(partitions=parts, max_wait_ms=30_000)))
+        native.receive_frames(1)
+
+    def ask_kafka(offsets: list[int]) -> None:
+        kafka.sendall(kafka_requests.fetch_many(dict(zip(names, offsets, strict=True)), wait_ms=30_000))
+        _skip_response(kafka)
+
+    def wait(ask: Callable[[list[int]], None]) -> None:
+        waker = threading.Timer(
+            1, lambda: client.flood(produce_request(names[0][0], [(None, b"v")], names[0][1]), 1, inflight=1)
+        )
+        waker.start()
+        ask(ends)
+        waker.join()
+        ends[0] += 1
+
+    rows = []
+    for protocol, ask in (("native", ask_native), ("Kafka", ask_kafka)):
+        what = f"{protocol} fetch from {len(names)} partitions"
+        rows.append(_row(what, _longest(broker, lambda ask=ask: ask([0] * len(names)))))  # type: ignore[misc]
+        rows.append(_row(f"{what}, waiting", _longest(broker, lambda ask=ask: wait(ask))))  # type: ignore[misc]
+    native.close()
+    kafka.close()
+    return rows
 
 
 def _readers(size: Size) -> list[Row]:

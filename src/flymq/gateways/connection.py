@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._outbox = Outbox(transport)
+        self._outbox = Outbox(transport, self._reconsider)
         self._share.owner = self.caller.address = (transport.get_extra_info("peername") or ("",))[0]
         self.caller.is_encrypted = transport.get_extra_info("sslcontext") is not None
         self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]

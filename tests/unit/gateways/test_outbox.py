@@ -81,6 +81,37 @@ async def test_a_large_slice_of_a_file_without_a_descriptor_is_read_as_the_peer_
     assert bytes(peer.received) == b"before" + content + b"between" + bytes(10) + b"after"
 
 
+async def test_many_small_slices_are_read_as_the_peer_takes_them(tmp_path: Path) -> None:
+    peer = Peer()
+    outbox = Outbox(peer)
+    file = SystemDisk().open(tmp_path / "log")
+    file.append([bytes(range(256)) * 1024])
+    outbox.send([LogSlice(file, position=at, length=200_000, offsets=1) for at in range(100)])
+    assert peer.unread_max < 2 * MB, "not all 20 MB"
+    while not outbox.is_empty:
+        peer.read()
+        outbox.pump()
+    assert peer.unread_max < 2 * MB
+    assert bytes(peer.received) == b"".join(file.pread(200_000, at) for at in range(100))
+
+
+async def test_a_long_response_leaves_in_turns_and_its_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fast(Peer):
+        """Takes everything at once."""
+
+        def write(self, data: Any) -> None:
+            self.received += data
+
+    monkeypatch.setattr("flymq.host.time_slices._SLICE_S", -1.0)  # a turn is over at once
+    peer, sent = Fast(), asyncio.Event()
+    outbox = Outbox(peer, sent.set)
+    _, file = simulated_file(3 * MB)
+    outbox.send([b"before", LogSlice(file, position=0, length=3 * MB, offsets=1)])
+    assert len(peer.received) < 3 * MB
+    await sent.wait()
+    assert bytes(peer.received) == b"before" + file.pread(3 * MB, 0)
+
+
 async def test_a_file_that_cannot_be_read_ends_the_connection() -> None:
     for fault in ("shorter", "refused"):
         peer = Peer()

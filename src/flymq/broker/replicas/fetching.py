@@ -1,4 +1,8 @@
-"""Long polling: a fetch waits for enough data or for its timeout. A timer and callbacks, no task."""
+"""Long polling: a fetch waits for enough data or for its timeout.
+
+A fetch of a few partitions has a timer and callbacks, no task. One of many partitions is read in time slices, and when
+it is woken, only those that changed are read again.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flymq.broker.prompt_future import PromptFuture, R
@@ -38,6 +43,9 @@ class FetchQuery:
     view: View = View.COMMITTED
 
 
+WIDE = 100
+"""A fetch of more partitions is read in time slices."""
+
 Find = Callable[[TopicPartition], Partition]
 Answer = Callable[[list[PartitionRead]], R]
 """Builds the response to a fetch from its reads, when it is complete."""
@@ -48,21 +56,29 @@ class Fetches:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: dict[WaitingFetch[Any], None] = {}
+        self._waiting: dict[PendingFetch[Any], None] = {}
         self._woken: deque[WaitingFetch[Any]] = deque()
         self._is_trying = False
         self._may_wait = True
 
     def read(self, query: FetchQuery) -> list[PartitionRead] | None:
-        """Read what is available; None if that is not enough and the reader should `wait`."""
+        """Read what is available; None if the reader should `wait`: it is not enough, or it takes long to read."""
+        if len(query.partitions) > WIDE:
+            return None
         reads = _read(self._find, query)
         if query.wait_ms_max <= 0 or _is_enough(reads, query) or not self._may_wait:
             return reads
         return None
 
-    def wait(self, query: FetchQuery, answer: Answer[R]) -> WaitingFetch[R]:
+    def wait(self, query: FetchQuery, answer: Answer[R]) -> PendingFetch[R]:
         """Wait for more than is available now."""
-        waiting = WaitingFetch(self._find, query, answer, self._wake)
+        waiting: PendingFetch[R]
+        if len(query.partitions) > WIDE:
+            waiting = WideFetch(self._find, query, answer)
+            if not self._may_wait:
+                waiting.finish()
+        else:
+            waiting = WaitingFetch(self._find, query, answer, self._wake)
         self._waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._waiting.pop(done, None))
         return waiting
@@ -104,23 +120,27 @@ def _read(find: Find, query: FetchQuery) -> list[PartitionRead]:
     """Read each partition, in order, up to the limits of the fetch. The first batch is always returned."""
     reads = []
     left = query.bytes_max
-    view = query.view
     for wanted in query.partitions:
-        try:
-            bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
-            partition = find(wanted.name)
-            if wanted.leader_epoch != NO_EPOCH:
-                partition.check_leads(wanted.leader_epoch)
-            read = partition.read(wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=view)
-        except FlyMQError as error:
-            read = PartitionRead(wanted.name, error=error)
+        read = _read_one(find, query, wanted, left)
         if read.slice is not None:
-            if left < query.bytes_max and read.slice.length > left:
-                read.slice = None  # at least one batch is read, but not from every partition when the response is full
-            else:
-                left -= read.slice.length
+            left -= read.slice.length
         reads.append(read)
     return reads
+
+
+def _read_one(find: Find, query: FetchQuery, wanted: FetchFrom, left: int) -> PartitionRead:
+    """Read one partition, with `left` bytes until the response is full."""
+    try:
+        bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
+        partition = find(wanted.name)
+        if wanted.leader_epoch != NO_EPOCH:
+            partition.check_leads(wanted.leader_epoch)
+        read = partition.read(wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=query.view)
+    except FlyMQError as error:
+        return PartitionRead(wanted.name, error=error)
+    if read.slice is not None and left < query.bytes_max and read.slice.length > left:
+        read.slice = None  # at least one batch is read, but not from every partition when the response is full
+    return read
 
 
 def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
@@ -132,8 +152,18 @@ def _is_enough(reads: list[PartitionRead], query: FetchQuery) -> bool:
     return False
 
 
-class WaitingFetch(PromptFuture[R]):
-    """One waiting fetch: for enough records, or for its timeout."""
+class PendingFetch(PromptFuture[R]):
+    """A fetch that waits: for enough records, or for its timeout."""
+
+    __slots__ = ()
+
+    def finish(self) -> None:
+        """Complete with what is available."""
+        raise NotImplementedError
+
+
+class WaitingFetch(PendingFetch[R]):
+    """A waiting fetch of a few partitions."""
 
     __slots__ = ("_answer", "_find", "_query", "_timer", "_to_be_tried", "_trying")
 
@@ -172,7 +202,6 @@ class WaitingFetch(PromptFuture[R]):
             self._wait()
 
     def finish(self) -> None:
-        """Complete with what is available."""
         if not self._is_done:
             self.set_result(self._answer(_read(self._find, self._query)))
 
@@ -181,4 +210,86 @@ class WaitingFetch(PromptFuture[R]):
         for wanted in self._query.partitions:
             with suppress(FlyMQError):  # the topic was deleted meanwhile
                 self._find(wanted.name).stop_waiting(self._wake)
+        super()._end()
+
+
+class WideFetch(PendingFetch[R]):
+    """A fetch of many partitions."""
+
+    __slots__ = (
+        "_answer",
+        "_changed",
+        "_find",
+        "_is_over",
+        "_left",
+        "_query",
+        "_reads",
+        "_something",
+        "_task",
+        "_waits",
+    )
+
+    def __init__(self, find: Find, query: FetchQuery, answer: Answer[R]) -> None:
+        super().__init__()
+        self._find = find
+        self._query = query
+        self._answer = answer
+        self._is_over = query.wait_ms_max <= 0
+        self._left = query.bytes_max
+        self._reads = [PartitionRead(wanted.name) for wanted in query.partitions]
+        self._changed: dict[int, None] = dict.fromkeys(range(len(self._reads)))  # positions in the query
+        self._something = asyncio.Event()
+        self._waits: dict[int, tuple[Partition, Callable[[], None]]] = {}
+        self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        timer = asyncio.get_running_loop().call_later(self._query.wait_ms_max / 1000, self.finish)
+        try:
+            await self._read_changed()
+            while not self._is_over and not _is_enough(self._reads, self._query):
+                await self._something.wait()
+                self._something.clear()
+                await self._read_changed()
+        finally:
+            timer.cancel()
+        self.set_result(self._answer(self._reads))
+
+    async def _read_changed(self) -> None:
+        slice_ = TimeSlice()
+        while self._changed:
+            changed, self._changed = self._changed, {}
+            for at in changed:
+                self._read_at(at)
+                await slice_.yield_if_over()
+
+    def _read_at(self, at: int) -> None:
+        wanted, before = self._query.partitions[at], self._reads[at]
+        if not self._is_over:
+            self._wait(at, wanted)  # before it is read: nothing that is appended meanwhile is missed
+        if before.slice is not None:
+            self._left += before.slice.length
+        self._reads[at] = read = _read_one(self._find, self._query, wanted, self._left)
+        if read.slice is not None:
+            self._left -= read.slice.length
+
+    def _wait(self, at: int, wanted: FetchFrom) -> None:
+        with suppress(FlyMQError):  # it is read as an error
+            partition = self._find(wanted.name)
+            wake = partial(self._wake, at)
+            partition.wait(wake)
+            self._waits[at] = partition, wake
+
+    def _wake(self, at: int) -> None:
+        self._changed[at] = None
+        self._something.set()
+
+    def finish(self) -> None:
+        self._is_over = True
+        self._something.set()
+
+    def _end(self) -> None:
+        self._task.cancel()
+        for partition, wake in self._waits.values():
+            partition.stop_waiting(wake)
+        self._waits.clear()
         super()._end()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 
-from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, PendingFetch
 from flymq.broker.replicas.partition import PartitionRead, View
 from flymq.broker.safety import Safe
 from flymq.broker.service.caller import Caller
@@ -71,7 +71,7 @@ class Reader:
         """Start to read a partition at a position: `EARLIEST` or `LATEST`."""
         self.positions[name] = self._records.find_position(self.caller, name, position, self.isolation).offset
 
-    def fetch(self, *, bytes_max: int, wait_ms: int) -> Fetched | WaitingFetch[Fetched]:
+    def fetch(self, *, bytes_max: int, wait_ms: int) -> Fetched | PendingFetch[Fetched]:
         """Read the next batches of all partitions, now or when there are some. Call `moved` to advance."""
         return self._records.fetch(self.caller, self._query(bytes_max, wait_ms))
 

@@ -15,7 +15,7 @@ from flymq.broker.coordinators.transactions import Transactions
 from flymq.broker.prompt_future import PromptFuture as PromptFuture
 from flymq.broker.replicas.fetching import FetchFrom as FetchFrom
 from flymq.broker.replicas.fetching import FetchQuery as FetchQuery
-from flymq.broker.replicas.fetching import WaitingFetch as WaitingFetch
+from flymq.broker.replicas.fetching import PendingFetch as PendingFetch
 from flymq.broker.replicas.partition import NO_EPOCH, Partition
 from flymq.broker.replicas.partition import PartitionRead as PartitionRead
 from flymq.broker.replicas.partition import Slice as Slice
@@ -299,7 +299,7 @@ class Records:
 
     # --- read
 
-    def fetch(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
+    def fetch(self, caller: Caller, query: FetchQuery) -> Fetched | PendingFetch[Fetched]:
         """Read several partitions, now or when enough is available. The limits of the broker apply."""
         self._check_query(caller, query)
         reads = self._replicas.fetches.read(query)
@@ -310,7 +310,7 @@ class Records:
     def _fetched(self, caller: Caller, reads: list[PartitionRead]) -> Fetched:
         return Fetched(reads, self._accounts.fetched(caller, reads))
 
-    def fetch_uncounted(self, caller: Caller, query: FetchQuery) -> Fetched | WaitingFetch[Fetched]:
+    def fetch_uncounted(self, caller: Caller, query: FetchQuery) -> Fetched | PendingFetch[Fetched]:
         """Like `fetch`, for a reader that decodes the records, and counts with `gave` which ones it returns."""
         self._check_query(caller, query)
         reads = self._replicas.fetches.read(query)

@@ -16,7 +16,7 @@ from types import CoroutineType
 from typing import Any, cast
 
 from flymq.broker.access.login import Login
-from flymq.broker.service.records import Slice, WaitingFetch
+from flymq.broker.service.records import PendingFetch, Slice
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, Connection, SharedByConnections
 from flymq.gateways.deadlines import Unfinished
@@ -47,6 +47,7 @@ _NAMES = {api.value: api.name.lower() for api in Api}
 _FIRST = {int(api): versions.first for api, versions in CODECS.items()}
 _LAST = {int(api): versions.last for api, versions in CODECS.items()}
 _PRODUCE = int(Api.PRODUCE)  # an enum is slow to compare
+_FETCH = int(Api.FETCH)
 _BEFORE_LOGIN = frozenset((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE))
 
 
@@ -160,7 +161,7 @@ class KafkaConnection(Connection):
         if isinstance(result, AnswerLater):
             self._answer_later(head, began_s, result)
         elif isinstance(result, CoroutineType):
-            self._answer_later(head, began_s, AnswerLater(asyncio.ensure_future(result), _as_it_is))
+            self._answer_later(head, began_s, self._when_returned(head, result))
         else:
             if result is not None:
                 self._reply(_pieces(head, result))
@@ -186,11 +187,20 @@ class KafkaConnection(Connection):
                     response = response.answer(await response.awaited)
                 elif isinstance(response, CoroutineType):
                     response = await response
-            if response is None:
-                return None
-            return EncodedResponse(await threads.run(lambda: _pieces(head, response)))
+            return None if response is None else await self._encode_in_thread(head, response)
         finally:
             self._no_longer_busy()
+
+    def _when_returned(self, head: RequestHead, coming: Coroutine[Any, Any, Any]) -> AnswerLater:
+        if head.api == _FETCH:  # a coroutine only for many partitions
+            coming = self._encoded_in_thread(head, coming)
+        return AnswerLater(asyncio.ensure_future(coming), _as_it_is)
+
+    async def _encoded_in_thread(self, head: RequestHead, coming: Coroutine[Any, Any, Any]) -> EncodedResponse:
+        return await self._encode_in_thread(head, await coming)
+
+    async def _encode_in_thread(self, head: RequestHead, response: Any) -> EncodedResponse:
+        return EncodedResponse(await self.shared.codec_threads.run(lambda: _pieces(head, response)))
 
     def _no_longer_busy(self) -> None:
         if self.is_busy:
@@ -265,7 +275,7 @@ class KafkaConnection(Connection):
                 self.abort()
             else:
                 # A consumer waits for records, so at once; the others are many, after an fsync.
-                self._reply_in_turn(self.send if isinstance(done, WaitingFetch) else self.send_soon)
+                self._reply_in_turn(self.send if isinstance(done, PendingFetch) else self.send_soon)
 
         self.answer_later(later.awaited, answer)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flymq.broker.service.records import Fetched, FetchFrom, FetchQuery, PartitionRead, View
 from flymq.gateways.connection import AnswerLater
@@ -18,6 +19,8 @@ from flymq.gateways.kafka.fetch_session import (
     flatten,
     next_session,
 )
+from flymq.gateways.pieces import ELEMENTS_AT_ONCE
+from flymq.host.time_slices import TimeSlice
 from flymq.model.delivery import Isolation
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
@@ -32,15 +35,38 @@ from flymq.wire.kafka.messages.fetch import (
 _SESSIONS_FROM = 7
 
 
-def fetch(connection: KafkaConnection, request: FetchRequest, version: int) -> FetchResponse | AnswerLater:
+def fetch(
+    connection: KafkaConnection, request: FetchRequest, version: int
+) -> FetchResponse | AnswerLater | Coroutine[Any, Any, FetchResponse]:
     opened = _open(connection, request, version)
     if isinstance(opened, FetchResponse):
         return opened
-    query, refused = _query(connection, request, opened)
-    fetched = connection.service.records.fetch(connection.caller, query)
+    if len(opened.wanted) > ELEMENTS_AT_ONCE:
+        return _fetch_many(connection, request, opened)
+    asked = _Asked()
+    asked.add(connection, opened.wanted)
+    fetched = connection.service.records.fetch(connection.caller, _query(request, opened, asked))
     if isinstance(fetched, Fetched):
-        return _respond(connection, opened, refused, fetched)
-    return AnswerLater(fetched, lambda fetched: _respond(connection, opened, refused, fetched))
+        return _respond(connection, opened, asked, fetched)
+    return AnswerLater(fetched, lambda fetched: _respond(connection, opened, asked, fetched))
+
+
+async def _fetch_many(connection: KafkaConnection, request: FetchRequest, opened: _Opened) -> FetchResponse:
+    """Fetch from many partitions, so that other requests are served in between."""
+    asked = _Asked()
+    turn = TimeSlice()
+    parts = [slice(at, at + ELEMENTS_AT_ONCE) for at in range(0, len(opened.wanted), ELEMENTS_AT_ONCE)]
+    for part in parts:
+        asked.add(connection, opened.wanted[part])
+        await turn.yield_if_over()
+    fetched = connection.service.records.fetch(connection.caller, _query(request, opened, asked))
+    if not isinstance(fetched, Fetched):
+        fetched = await fetched
+    answered = _Answered(opened, fetched)
+    for part in parts:
+        answered.add(opened.wanted[part], asked)
+        await turn.yield_if_over()
+    return answered.response(connection)
 
 
 @dataclass(slots=True)
@@ -73,58 +99,78 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
     return _Opened(list(session.partitions.values()), session, is_incremental, isolation)
 
 
-def _query(
-    connection: KafkaConnection, request: FetchRequest, opened: _Opened
-) -> tuple[FetchQuery, dict[int, FlyMQError]]:
-    """Return the partitions to read, and the errors of the others, by their position."""
-    service, caller = connection.service, connection.caller
-    found: list[FetchFrom] = []
-    refused: dict[int, FlyMQError] = {}
-    checked = None
-    for at, each in enumerate(opened.wanted):
-        part, topic = each.request, each.topic
-        try:
-            if isinstance(topic, bytes):
-                topic = service.topics.get_by_id(caller, topic).name
-            if topic != checked:  # partitions of a topic are adjacent
-                service.records.check_topic_readable(caller, topic)
-                checked = topic
-            name = TopicPartition(topic, part.partition)
-            found.append(FetchFrom(name, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch))
-        except FlyMQError as error:
-            service.accounts.failed(caller, error)
-            refused[at] = error
-    query = FetchQuery(
-        found,
+class _Asked:
+    """The partitions to read, and the errors of the others."""
+
+    def __init__(self) -> None:
+        self.found: list[FetchFrom] = []
+        self.refused: dict[tuple[TopicKey, int], FlyMQError] = {}
+
+    def add(self, connection: KafkaConnection, some: Sequence[Wanted]) -> None:
+        service, caller = connection.service, connection.caller
+        checked = None
+        for wanted in some:
+            part, topic = wanted.request, wanted.topic
+            try:
+                if isinstance(topic, bytes):
+                    topic = service.topics.get_by_id(caller, topic).name
+                if topic != checked:  # partitions of a topic are adjacent
+                    service.records.check_topic_readable(caller, topic)
+                    checked = topic
+                name = TopicPartition(topic, part.partition)
+                found = FetchFrom(name, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch)
+                self.found.append(found)
+            except FlyMQError as error:
+                service.accounts.failed(caller, error)
+                self.refused[wanted.key] = error
+
+
+def _query(request: FetchRequest, opened: _Opened, asked: _Asked) -> FetchQuery:
+    return FetchQuery(
+        asked.found,
         bytes_min=request.min_bytes,
         bytes_max=max(0, request.max_bytes),
-        wait_ms_max=0 if refused else request.max_wait_ms,
+        wait_ms_max=0 if asked.refused else request.max_wait_ms,
         view=View.of(opened.isolation),
     )
-    return query, refused
 
 
-def _respond(
-    connection: KafkaConnection, opened: _Opened, refused: dict[int, FlyMQError], fetched: Fetched
-) -> FetchResponse:
-    session = opened.session
-    topics: dict[TopicKey, FetchableTopicResponse] = {}
-    found = iter(fetched.reads)
-    for at, wanted in enumerate(opened.wanted):
-        error = refused.get(at)
-        read = next(found) if error is None else PartitionRead(TopicPartition("", 0), error=error)
-        if opened.is_incremental and not wanted.is_news(read):
-            continue
-        if session is not None:
-            session.told(wanted, read)
-        topic = topics.get(wanted.topic)
-        if topic is None:
-            topic = topics[wanted.topic] = _topic(wanted.topic)
-        topic.partitions.append(_partition(wanted.request.partition, read, opened.isolation))
-    if fetched.throttle_ms:
-        connection.throttle(fetched.throttle_ms)
-    session_id = 0 if session is None else session.session_id
-    return FetchResponse(fetched.throttle_ms, ErrorCode.NONE, session_id, [*topics.values()])
+def _respond(connection: KafkaConnection, opened: _Opened, asked: _Asked, fetched: Fetched) -> FetchResponse:
+    answered = _Answered(opened, fetched)
+    answered.add(opened.wanted, asked)
+    return answered.response(connection)
+
+
+class _Answered:
+    """The response, as it is built."""
+
+    def __init__(self, opened: _Opened, fetched: Fetched) -> None:
+        self._opened = opened
+        self._throttle_ms = fetched.throttle_ms
+        self._reads = iter(fetched.reads)
+        self._topics: dict[TopicKey, FetchableTopicResponse] = {}
+
+    def add(self, some: Sequence[Wanted], asked: _Asked) -> None:
+        opened, topics, refused = self._opened, self._topics, asked.refused
+        session = opened.session
+        for wanted in some:
+            error = refused.get(wanted.key) if refused else None
+            read = next(self._reads) if error is None else PartitionRead(TopicPartition("", 0), error=error)
+            if opened.is_incremental and not wanted.is_news(read):
+                continue
+            if session is not None:
+                session.told(wanted, read)
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic = topics[wanted.topic] = _topic(wanted.topic)
+            topic.partitions.append(_partition(wanted.request.partition, read, opened.isolation))
+
+    def response(self, connection: KafkaConnection) -> FetchResponse:
+        if self._throttle_ms:
+            connection.throttle(self._throttle_ms)
+        session = self._opened.session
+        session_id = 0 if session is None else session.session_id
+        return FetchResponse(self._throttle_ms, ErrorCode.NONE, session_id, [*self._topics.values()])
 
 
 def _topic(key: TopicKey) -> FetchableTopicResponse:

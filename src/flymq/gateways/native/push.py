@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from flymq.broker.service.records import Fetched, MemorySlice, WaitingFetch
+from flymq.broker.service.records import Fetched, MemorySlice, PendingFetch
 from flymq.gateways.native.connection import NativeConnection
 from flymq.gateways.native.records import fetched_partition, interleave
 from flymq.model.errors import InvalidRequest
@@ -29,7 +29,7 @@ class Push:
         self._reader = connection.service.members.reader(connection.caller, request.isolation)
         for part in request.partitions:
             self._reader.positions[TopicPartition(part.topic, part.partition)] = part.offset
-        self._waiting: WaitingFetch[Fetched] | None = None
+        self._waiting: PendingFetch[Fetched] | None = None
         self._is_scheduled = False
         self._is_stopped = False
 
@@ -62,7 +62,7 @@ class Push:
             self._waiting = fetched
             fetched.add_done_callback(self._came)
 
-    def _came(self, waiting: WaitingFetch[Fetched]) -> None:
+    def _came(self, waiting: PendingFetch[Fetched]) -> None:
         self._waiting = None
         if not waiting.cancelled() and not self._is_stopped:
             self._deliver(waiting.result())

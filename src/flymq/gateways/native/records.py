@@ -17,6 +17,7 @@ from flymq.broker.service.records import (
 )
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
+from flymq.gateways.pieces import ELEMENTS_AT_ONCE
 from flymq.model.delivery import Acks
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
@@ -156,9 +157,29 @@ def consume(connection: NativeConnection, request: wire.Consume) -> wire.Consume
     )
 
 
-def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerLater:
+def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerLater | Coroutine[Any, Any, Pieces]:
     """Return batches of several partitions, now or when enough is available."""
-    query = FetchQuery(
+    if len(request.partitions) > ELEMENTS_AT_ONCE:
+        return _fetch_many(connection, request)
+    fetched = connection.service.records.fetch(connection.caller, _query(request))
+    if isinstance(fetched, Fetched):
+        return _fetch_frame(connection, request.id, fetched)
+    return AnswerLater(fetched, lambda fetched: _fetch_frame(connection, request.id, fetched))
+
+
+async def _fetch_many(connection: NativeConnection, request: wire.Fetch) -> Pieces:
+    """Fetch from many partitions; the response is built in a thread."""
+    fetched = connection.service.records.fetch(connection.caller, _query(request))
+    if not isinstance(fetched, Fetched):
+        fetched = await fetched
+    if fetched.throttle_ms:
+        connection.throttle(fetched.throttle_ms)
+    reads = fetched.reads
+    return await connection.shared.codec_threads.run(lambda: _frame(request.id, reads))
+
+
+def _query(request: wire.Fetch) -> FetchQuery:
+    return FetchQuery(
         [
             FetchFrom(TopicPartition(part.topic, part.partition), part.offset, part.max_bytes)
             for part in request.partitions
@@ -168,17 +189,16 @@ def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerL
         wait_ms_max=request.max_wait_ms,
         view=View.of(request.isolation),
     )
-    fetched = connection.service.records.fetch(connection.caller, query)
-    if isinstance(fetched, Fetched):
-        return _fetch_frame(connection, request.id, fetched)
-    return AnswerLater(fetched, lambda fetched: _fetch_frame(connection, request.id, fetched))
 
 
 def _fetch_frame(connection: NativeConnection, request_id: int, fetched: Fetched) -> Pieces:
     """Return the response in pieces, with slices of the logs between them."""
-    reads = fetched.reads
     if fetched.throttle_ms:
         connection.throttle(fetched.throttle_ms)
+    return _frame(request_id, fetched.reads)
+
+
+def _frame(request_id: int, reads: Sequence[PartitionRead]) -> Pieces:
     answer = wire.FetchAnswer(id=request_id, partitions=[fetched_partition(read) for read in reads])
     return interleave(encode_around(answer, [read.length for read in reads]), reads)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 from tests.unit.storage.batches import batch, idempotent, open_simulated, settings
 
-from flymq.broker.replicas.fetching import Fetches, FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.fetching import Fetches, FetchFrom, FetchQuery, PendingFetch
 from flymq.broker.replicas.partition import Partition, PartitionRead, Role, View
 from flymq.host.clock import ManualClock
 from flymq.host.tasks import Tasks, run_steps_here
@@ -211,7 +211,7 @@ async def test_a_client_with_an_old_leader_epoch_is_fenced_and_one_with_a_later_
 # --- readers that wait
 
 
-def waiting(replica: Replica, view: View = View.COMMITTED) -> WaitingFetch[list[PartitionRead]]:
+def waiting(replica: Replica, view: View = View.COMMITTED) -> PendingFetch[list[PartitionRead]]:
     fetches = Fetches(lambda name: replica.partition)
     query = FetchQuery([FetchFrom(NAME, replica.log.end_offset, 1 << 20)], wait_ms_max=60_000, view=view)
     assert fetches.read(query) is None, "there is nothing to read yet"
@@ -237,7 +237,7 @@ async def test_a_reader_that_waits_is_woken_by_a_record(disk_topic: Replica) -> 
 async def test_a_reader_that_waits_in_an_fsync_topic_is_woken_by_the_disk(fsync_topic: Replica) -> None:
     fsync_topic.partition.lead(4)
     fetch = waiting(fsync_topic)
-    answered: list[WaitingFetch[list[PartitionRead]]] = []
+    answered: list[PendingFetch[list[PartitionRead]]] = []
     fetch.add_done_callback(answered.append)
     fsync_topic.partition.append(batch("a"), Acks.LEADER)
     await asyncio.sleep(0)

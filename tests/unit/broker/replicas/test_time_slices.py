@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.unit.storage.batches import append, batch, open_simulated, reopen
 
-from flymq.broker.replicas.fetching import Fetches, FetchFrom, FetchQuery, WaitingFetch
+from flymq.broker.replicas.fetching import Fetches, FetchFrom, FetchQuery, PendingFetch
 from flymq.broker.replicas.partition import Partition
 from flymq.host.clock import ManualClock
 from flymq.host.tasks import InlineThreads, Steps, Tasks, run_steps
@@ -52,7 +52,7 @@ def test_readers_that_wake_together_are_served_over_many_iterations() -> None:
         partition.lead(0)
         fetches = Fetches(lambda name: partition)
         served: list[tuple[int, int]] = []
-        waiting: list[WaitingFetch[Any]] = []
+        waiting: list[PendingFetch[Any]] = []
         for number in range(100):
             waiting.append(fetches.wait(FetchQuery([FetchFrom(NAME, 0, 1 << 20)], wait_ms_max=10**9), list))
             waiting[-1].add_done_callback(lambda done, number=number: served.append((number, loop.iterations)))  # type: ignore[misc]
