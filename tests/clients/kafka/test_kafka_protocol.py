@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 from kio.schema.api_versions import v0 as versions_v0
 from kio.schema.api_versions import v3 as versions_v3
+from kio.schema.describe_topic_partitions import v0 as describe_v0
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch import v12 as fetch_v12
 from kio.schema.fetch import v16 as fetch_v16
@@ -225,6 +226,14 @@ def test_a_fetch_by_the_id_of_a_topic_that_was_made_again_is_told_so(broker, raw
     second = metadata_of(raw, topic).topic_id
     assert fetch_by(first) is ErrorCode.unknown_topic_id
     assert fetch_by(second) is ErrorCode.none
+
+
+def test_the_eligible_leaders_of_a_partition_are_empty_lists_and_not_null(raw, topic):
+    metadata_of(raw, topic)
+    named = (describe_v0.request.TopicRequest(name=topic),)
+    request = describe_v0.request.DescribeTopicPartitionsRequest(topics=named, cursor=None)
+    partition = raw.ask(request, describe_v0.response.DescribeTopicPartitionsResponse).topics[0].partitions[0]
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
 
 
 def test_a_client_that_knows_another_leader_is_told_so(raw, topic):

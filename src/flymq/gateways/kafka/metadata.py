@@ -146,7 +146,14 @@ def _page(topic: Topic, numbers: range) -> pages.DescribeTopicPartitionsResponse
         state = topic.partitions[number]
         partitions.append(
             pages.DescribeTopicPartitionsResponsePartition(
-                ErrorCode.NONE, number, state.leader, state.leader_epoch, state.replicas, state.isr
+                ErrorCode.NONE,
+                number,
+                state.leader,
+                state.leader_epoch,
+                state.replicas,
+                state.isr,
+                eligible_leader_replicas=[],  # not null: Java's clients do not take that
+                last_known_elr=[],
             )
         )
     return pages.DescribeTopicPartitionsResponseTopic(
