@@ -11,16 +11,14 @@ time or deleting records, is a generator of steps (host/tasks.py).
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
-from flymq.host.disk import Disk, replace_files
+from flymq.host.disk import Disk
 from flymq.host.tasks import Steps
 from flymq.model.errors import (
     CorruptLog,
@@ -43,21 +41,19 @@ from flymq.storage.leader_epochs import EpochRun, EpochsFile, LeaderEpochs
 from flymq.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from flymq.storage.producers.producer_state import Producers
 from flymq.storage.producers.replay import apply_marker, replay
-from flymq.storage.producers.snapshot import encode_snapshot, snapshot_name, snapshot_offsets
+from flymq.storage.producers.snapshot import encode_snapshot
 from flymq.storage.recovery.checkpoint import (
-    CHECKPOINT_NAME,
     Checkpoint,
     CleanMarker,
     Compacted,
-    write_checkpoint,
     write_clean_marker,
     write_compacted,
 )
-from flymq.storage.recovery.checksummed_note import encode_note
 from flymq.storage.recovery.crash_scan import RecoveryReport, cuts_before
-from flymq.storage.recovery.durable_end import DurableEnd
+from flymq.storage.recovery.saved_state import SavedState
 from flymq.storage.retention import count_expired
 from flymq.storage.segments.segment import OFFSETS_MAX, LogSlice, Segment
+from flymq.storage.segments.segment_list import SegmentList
 from flymq.storage.segments.time_search import SegmentsChanged, TimeSearch, load_times
 from flymq.storage.segments.time_search import TimedOffset as TimedOffset
 from flymq.storage.sync_point import SyncPoint as SyncPoint
@@ -65,9 +61,7 @@ from flymq.storage.sync_point import Unsynced
 
 logger = logging.getLogger(__name__)
 
-_SNAPSHOTS_KEPT = 2
 _DETACHED_MAX = 1000  # segments that retention drops at once, on the event loop
-_SEALED_OPEN_MAX = 8  # sealed segments of one log whose files are held open for their readers
 
 
 @dataclass(slots=True)
@@ -95,10 +89,7 @@ class Log:
         self.disk = disk
         self.directory = directory
         self.config = config
-        self._segments = parts.segments
-        self._recently_read: dict[Segment, None] = {}
-        self._segment_changes = 0
-        """How often segments were removed, replaced or cut. A search that paused meanwhile starts again."""
+        self._segments = SegmentList(parts.segments, self._forget)
         self._gone_before = self._segments[0].base_offset
         """Segments before this offset are removed, durably: no crash brings them back."""
         self.start_offset = parts.start_offset
@@ -113,32 +104,29 @@ class Log:
         self.damage = Damage()
         self.gate = WriteGate()
         """Refuses the batches of clients while the disk is full (headroom.py)."""
-        self.truncations = 0
-        """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
         self._aborted = parts.aborted
         self._unsynced = Unsynced(disk, directory, self.go_offline)
-        self._change_saved = 0  # number of the last change that a checkpoint covers
         if not parts.report.clean:
             self._unsynced.note_change()
         self._epochs_file = EpochsFile(disk, directory)
         if not parts.epochs_saved:
             self._note_epochs(is_in_headers=True)
-        # A checkpoint is saved in a thread, under this lock. Truncating counts up `truncations` under it, so that a
-        # late thread with the state from before writes nothing.
-        self._checkpoint_lock = Lock()
         self._index_lock = Lock()
         self._indexes_saved = 0  # number of the last change that saved indexes of the active segment cover
-        self._checkpoint = parts.checkpoint
-        self._durable_end = DurableEnd(disk, directory, parts.durable_offset)
-        self._snapshot_offset = parts.snapshot_offset
+        self._saved = SavedState(
+            disk,
+            directory,
+            self._unsynced,
+            parts.checkpoint,
+            durable_offset=parts.durable_offset,
+            snapshot_offset=parts.snapshot_offset,
+        )
         self._removals_left: list[Callable[[], None]] = []
         self._note_aborted()
-        for before, after in pairwise(self._segments):
-            _check_order(before, after.base_offset)
 
     @property
     def _active(self) -> Segment:
-        return self._segments[-1]
+        return self._segments.active
 
     @property
     def segments(self) -> list[Segment]:
@@ -147,12 +135,17 @@ class Log:
     @property
     def recovery_offset(self) -> int:
         """Segments before this offset are durable; opening after a crash does not scan them."""
-        return self._checkpoint.recovery_offset
+        return self._saved.checkpoint.recovery_offset
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was truncated. Work that was planned before a truncation must not be finished after it."""
+        return self._saved.truncations
 
     @property
     def size(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     def go_offline(self, error: StorageError) -> None:
         """Refuse writes from here on. Reads go on as far as the disk lets them."""
@@ -315,12 +308,11 @@ class Log:
             self._begin_segment(self.end_offset)
             with suppress(ResourcesExhausted):  # then its indexes stay in memory
                 active.seal()
-            self._touch(active)  # so that its file is closed some time
+            self._segments.touch(active)  # so that its file is closed some time
 
     def _begin_segment(self, base_offset: int) -> None:
-        _check_order(self._active, base_offset)
         interval = self.config.index_interval_bytes
-        self._segments.append(Segment.create(self.disk, self.directory, base_offset, index_interval_bytes=interval))
+        self._segments.begin(self.disk, self.directory, base_offset, index_interval_bytes=interval)
         self._unsynced.note_names()
 
     def _remember(self, segment: Segment, admitted: Admitted) -> None:
@@ -351,8 +343,9 @@ class Log:
         if offset >= end:
             return None
         try:
-            for segment in self._segments[self._position_of(offset) :]:
-                self._touch(segment)
+            segments = self._segments
+            for segment in segments[segments.position_of(offset) :]:
+                segments.touch(segment)
                 if (found := segment.slice(offset, bytes_max=bytes_max, end_offset=end)) is not None:
                     return found
                 if segment.find(offset) is not None:
@@ -374,31 +367,11 @@ class Log:
         if segment is not self._active and segment.next_offset > self.compacted.gaps_end:
             raise FileVanished(f"{self.directory}: batches before offset {segment.next_offset} are missing")
 
-    def _position_of(self, offset: int) -> int:
-        """Return the index of the segment in whose range `offset` falls."""
-        if offset >= self._segments[-1].base_offset:
-            return len(self._segments) - 1
-        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
-
-    def _touch(self, segment: Segment) -> None:
-        """Keep the files of the few sealed segments that were read last open."""
-        if segment is self._active:
-            return
-        self._recently_read.pop(segment, None)
-        self._recently_read[segment] = None
-        if len(self._recently_read) > _SEALED_OPEN_MAX:
-            oldest = next(iter(self._recently_read))
-            del self._recently_read[oldest]
-            oldest.release_files()
-
-    def _forget(self, segments: list[Segment]) -> None:
-        """Drop segments that are removed or replaced from all bookkeeping, so that nothing holds their files open."""
-        self._segment_changes += 1
-        for segment in segments:
-            self._recently_read.pop(segment, None)
-            self.damage.forget(segment.path)
-            if segment.is_open:
-                self._unsynced.forget(segment.file)
+    def _forget(self, segment: Segment) -> None:
+        """A segment is removed, replaced or cut."""
+        self.damage.forget(segment.path)
+        if segment.is_open:
+            self._unsynced.forget(segment.file)
 
     @contextmanager
     def _noting_damage(self) -> Iterator[None]:
@@ -426,16 +399,15 @@ class Log:
     def _search(self, steps_of: Callable[[TimeSearch], Steps[TimedOffset | None]]) -> Steps[TimedOffset | None]:
         """Search by time; again when segments were removed or replaced meanwhile, which is rare."""
         yield from self.load_times()
+        segments = self._segments
         while True:
-            changes = self._segment_changes
-            search = TimeSearch(
-                list(self._segments), self.start_offset, self._touch, partial(self._has_changes, changes)
-            )
+            is_current = partial(self._has_changes, segments.changes)
+            search = TimeSearch(list(segments), self.start_offset, segments.touch, is_current)
             with suppress(SegmentsChanged), self._noting_damage():
                 return (yield from steps_of(search))
 
     def _has_changes(self, count: int) -> bool:
-        return self._segment_changes == count
+        return self._segments.changes == count
 
     # --- truncate and delete
 
@@ -446,21 +418,15 @@ class Log:
                 self._truncate(max(end_offset, self.start_offset))
 
     def _truncate(self, end_offset: int) -> None:
-        at = self._position_of(end_offset)
-        kept, gone = self._segments[at], self._segments[at + 1 :]
+        at = self._segments.position_of(end_offset)
+        kept = self._segments[at]
         found = kept.find(end_offset)
         position = kept.size if found is None else found[0]
-        with self._checkpoint_lock:
-            self.truncations += 1
-            recovery = min((kept.base_offset, position), self._checkpoint.recovery)
-            self._store_checkpoint(Checkpoint(self.start_offset, *recovery))
-            self._unsynced.fsync(partial(self._durable_end.lower, kept.base_offset))  # too low is safe
+        self._saved.begin_truncation(self.start_offset, kept.base_offset, position)
         with self._index_lock:  # indexes that a late thread holds are of other batches
             self._unsynced.note_change()
             self._indexes_saved = self._unsynced.change
-        self._forget([kept, *gone])
-        del self._segments[at + 1 :]
-        for segment in reversed(gone):
+        for segment in reversed(self._segments.cut_after(at)):
             segment.remove()
         kept.truncate(position)
         # Durable at once: truncated batches that came back after a power cut would look valid.
@@ -469,8 +435,7 @@ class Log:
         self._unsynced.note_change()
         self.end_offset = kept.next_offset
         self.durable_offset = min(self.durable_offset, self.end_offset)
-        with self._checkpoint_lock:
-            self._durable_end.advance(self.durable_offset)
+        self._saved.end_truncation(self.durable_offset)
         # The file may hold the old history for a while: the checkpoint was lowered, so opening scans from here and
         # corrects it.
         self.epochs.cut_end(self.end_offset)
@@ -481,7 +446,7 @@ class Log:
         # Only now snapshots of the truncated batches may go: had the batches come back, they would have been needed.
         replayed = replay(self.disk, self.directory, self._segments, self.end_offset, self.compacted.gaps_end)
         self.producers, self._aborted = replayed.producers, replayed.aborted
-        self._snapshot_offset = replayed.snapshot_offset
+        self._saved.snapshot_offset = replayed.snapshot_offset
         self._note_aborted()
         self.restart_if_empty()
         self._check_offsets()
@@ -501,7 +466,7 @@ class Log:
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.name} ends at offset {self.end_offset}, before {start_offset}")
         with self._retried_when_exhausted():
-            if start_offset <= self._checkpoint.start_offset:
+            if start_offset <= self._saved.checkpoint.start_offset:
                 return  # what retention did is not enough: a crash may undo it
             if start_offset == self.end_offset and self._active.size:
                 self.roll()
@@ -514,13 +479,13 @@ class Log:
                 raise NotLeader(f"{self.name} was truncated while its records were deleted")
             self.start_offset = max(start_offset, self.start_offset)
             self._check_offsets()
-            gone = sum(segment.next_offset <= self.start_offset for segment in self._segments[:-1])
+            gone = sum(segment.next_offset <= self.start_offset for segment in self._segments.sealed)
             yield self._detach(gone, new_start=self.start_offset)
             self._cut_epochs_start()
 
     def _drop_before_start(self) -> None:
         """Remove the segments that lie wholly before the start, so that there is never one while the log is open."""
-        gone = [segment for segment in self._segments[:-1] if segment.next_offset <= self.start_offset]
+        gone = [segment for segment in self._segments.sealed if segment.next_offset <= self.start_offset]
         if gone:
             self._save_now()  # what the producers did there must be in a snapshot
             removal = self._detach(len(gone))
@@ -530,7 +495,7 @@ class Log:
 
     def load_times(self) -> Steps[None]:
         """Load the latest time of each sealed segment, for `retain` and for compaction."""
-        return load_times(self._segments[:-1])
+        return load_times(self._segments.sealed)
 
     def retain(self, now_ms: int) -> Callable[[], None] | None:
         """Drop segments that are too old or too many. Return the removal of their files, to run in a thread.
@@ -542,9 +507,9 @@ class Log:
             active = self._active
             if active.size and count_expired([active], self.config, now_ms) == 1:
                 self.roll()
-            expired = count_expired(self._segments[:-1], self.config, now_ms, beside_bytes=self._active.size)
+            expired = count_expired(self._segments.sealed, self.config, now_ms, beside_bytes=self._active.size)
             expired = min(expired, _DETACHED_MAX)
-            while expired and self._segments[expired - 1].next_offset > self._snapshot_offset:
+            while expired and self._segments[expired - 1].next_offset > self._saved.snapshot_offset:
                 expired -= 1
             removals, self._removals_left = self._removals_left, []
             if expired:
@@ -557,9 +522,7 @@ class Log:
         The log then starts at `new_start` durably, or where the segments that are left begin. If the disk is too full
         for the note of the new start, `retain` tries the removal again.
         """
-        gone = self._segments[:count]
-        del self._segments[:count]
-        self._forget(gone)
+        gone = self._segments.drop_first(count)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         self._check_offsets()
         self._cut_epochs_start()
@@ -572,9 +535,7 @@ class Log:
                 segment.remove_indexes()  # they can be rebuilt, and on a full disk they make room for what follows
             # The new start comes first: a power cut may bring back any of these files, with gaps between them.
             try:
-                with self._checkpoint_lock:
-                    start_offset = max(new_start, self._checkpoint.start_offset)
-                    self._store_checkpoint(Checkpoint(start_offset, *self._checkpoint.recovery))
+                self._saved.raise_start(new_start)
             except ResourcesExhausted:
                 self._removals_left.append(remove)
                 raise
@@ -626,19 +587,14 @@ class Log:
 
     def _replace_segments(self, base_offsets: list[int], old: list[Segment]) -> None:
         """Replace these segments by the compacted one, which now has the name of the first."""
-        self._forget(old)
-        at = self._segments.index(old[0])
-        self._segments[at : at + len(old)] = [
-            Segment.open_sealed(
-                self.disk,
-                self.directory,
-                old[0].base_offset,
-                next_offset=old[-1].next_offset,
-                index_interval_bytes=self.config.index_interval_bytes,
-            )
-        ]
-        for before, after in pairwise(self._segments[max(0, at - 1) : at + 2]):
-            _check_order(before, after.base_offset)
+        compacted = Segment.open_sealed(
+            self.disk,
+            self.directory,
+            old[0].base_offset,
+            next_offset=old[-1].next_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+        self._segments.replace(old, compacted)
         self._aborted.merge(base_offsets)
 
     def forget_aborted_before(self, end_offset: int) -> None:
@@ -650,7 +606,7 @@ class Log:
     @property
     def is_dirty(self) -> bool:
         """Whether anything has changed since the last checkpoint."""
-        return self._unsynced.change != self._change_saved
+        return self._unsynced.change != self._saved.change
 
     @property
     def is_durable(self) -> bool:
@@ -667,13 +623,8 @@ class Log:
             write_epochs = partial(self._epochs_file.write, self._unsynced.change, self.epochs.starts)
         point = self._unsynced.begin(self.end_offset, self.truncations, write_epochs)
         point.saves_epochs = save_epochs
-        point.steps.append(partial(self._note_durable, point))
+        point.steps.append(partial(self._saved.note_durable, point))
         return point
-
-    def _note_durable(self, point: SyncPoint) -> None:
-        with self._checkpoint_lock:
-            if point.truncations == self.truncations:
-                self._durable_end.advance(point.end_offset)
 
     def end_sync(self, point: SyncPoint) -> None:
         """The work of `begin_sync` is done."""
@@ -702,7 +653,7 @@ class Log:
         checkpoint = Checkpoint(self.start_offset, self._active.base_offset, self._active.size)
         # The history of leaders comes first: headers before the checkpoint are not looked at again.
         point = self._begin_sync(save_epochs=self._epochs_file.is_unsaved)
-        point.steps += [save_indexes, partial(self._save, point, snapshot, checkpoint)]
+        point.steps += [save_indexes, partial(self._saved.save, point, snapshot, checkpoint)]
         return point
 
     def _save_indexes(self, segment: Segment, change: int, save: Callable[[], None]) -> None:
@@ -713,36 +664,13 @@ class Log:
                     save()
                     self._indexes_saved = change
 
-    def _save(self, point: SyncPoint, snapshot: bytes, checkpoint: Checkpoint) -> None:
-        with self._checkpoint_lock:
-            if point.truncations != self.truncations or point.change < self._change_saved:
-                return
-            start_offset = max(checkpoint.start_offset, self._checkpoint.start_offset)
-            checkpoint = Checkpoint(start_offset, *checkpoint.recovery)
-            files = {snapshot_name(point.end_offset): snapshot, CHECKPOINT_NAME: encode_note(checkpoint)}
-            self._unsynced.fsync(partial(replace_files, self.disk, self.directory, files))
-            self._checkpoint = checkpoint
-            self._snapshot_offset = point.end_offset
-            self._change_saved = point.change
-            for offset in snapshot_offsets(self.disk, self.directory)[:-_SNAPSHOTS_KEPT]:
-                self.disk.remove(self.directory / snapshot_name(offset))
-
-    def _store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Replace the checkpoint at once. The lock is the caller's."""
-        self._unsynced.fsync(partial(write_checkpoint, self.disk, self.directory, checkpoint))
-        self._checkpoint = checkpoint
-
     def release_sealed(self) -> None:
         """Close the files that are held open for readers of sealed segments."""
-        for segment in self._recently_read:
-            segment.release_files()
-        self._recently_read.clear()
+        self._segments.release_sealed()
 
     def release_files(self) -> None:
         """Close all files: the log is closed, or its topic deleted."""
-        for segment in self._segments:
-            segment.release_files()
-        self._recently_read.clear()
+        self._segments.release_files()
         self._unsynced.forget_all()
         self._aborted.release_files()
 
@@ -758,8 +686,3 @@ class Log:
             self.disk, self.directory, CleanMarker(self.end_offset, self._active.base_offset, self._active.size)
         )
         self.release_files()
-
-
-def _check_order(before: Segment, base_offset: int) -> None:
-    assert before.base_offset < base_offset, f"segment {base_offset} does not follow {before.base_offset}"
-    assert before.next_offset <= base_offset, f"{before.path} ends at {before.next_offset}, the next is {base_offset}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ class Replayed(NamedTuple):
     """The offset of the snapshot it began with; 0 without one."""
 
 
-def replay(disk: Disk, directory: Path, segments: list[Segment], end_offset: int, gaps_end: int) -> Replayed:
+def replay(disk: Disk, directory: Path, segments: Sequence[Segment], end_offset: int, gaps_end: int) -> Replayed:
     """Return both as of `end_offset`: the newest usable snapshot, brought up to date from the batches.
 
     Files about anything after `end_offset` are removed, durably, when this returns.
