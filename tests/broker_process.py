@@ -55,30 +55,36 @@ class BrokerProcess:
             stderr: int | IO[bytes] = subprocess.DEVNULL
             if self._log is not None:
                 stderr = stack.enter_context(self._log.open("ab"))
-            self._process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True)
-        line = _first_line(self._process)
+            self.process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True)
+        line = _first_line(self.process)
         if not re.search(r":\d+", line):
             with contextlib.suppress(subprocess.TimeoutExpired):  # it may still be saying why
-                self._process.wait(10)
-            kill(self._process)
-            how = f"exit code {self._process.returncode}, stdout {line!r}"
+                self.process.wait(10)
+            kill(self.process)
+            how = f"exit code {self.process.returncode}, stdout {line!r}"
             raise BrokerDidNotStart(f"the broker did not start ({how}); it said:\n{self.log_text[-2_000:]}")
 
     def kill(self) -> None:
-        kill(self._process)
+        kill(self.process)
+
+    def end(self, number: int) -> int:
+        """Send a signal that ends it; return its exit code."""
+        self.process.send_signal(number)
+        self.process.communicate(timeout=STOP_TIMEOUT_S)
+        return self.process.returncode
 
     def stop(self) -> int:
         """Stop it in good order; return its exit code, or that of SIGKILL when it does not stop by itself."""
-        self._process.terminate()
+        self.process.terminate()
         try:
-            self._process.communicate(timeout=STOP_TIMEOUT_S)
+            self.process.communicate(timeout=STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-        return self._process.returncode
+        return self.process.returncode
 
     @property
     def is_running(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     @property
     def log_text(self) -> str:
@@ -86,7 +92,7 @@ class BrokerProcess:
 
     @property
     def resident_bytes(self) -> int:
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -34,7 +34,7 @@ def forgotten_calls(tree: ast.Module, names: set[str]) -> list[int]:
 
 def test_nobody_forgets_to_run_steps() -> None:
     names = functions_of_steps()
-    assert {"delete_before", "find_time", "find_latest_time", "load_times"} <= names
+    assert {"delete_before", "load_times"} <= names
     forgotten = {str(path): lines for path, tree in trees() if (lines := forgotten_calls(tree, names))}
     assert forgotten == {}
 

@@ -7,7 +7,6 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,44 +15,24 @@ from typing import Any
 
 import httpx
 import pytest
-from benchmarks.processes import port_in
 from confluent_kafka import Producer
+from tests.broker_process import BrokerProcess
 
 from flymq import FlyMQClient
 
 RESERVE = 1 << 20
 
 
-class BrokerProcess:
-    """A broker in a process of its own, with what it says in a file."""
+class Broker(BrokerProcess):
+    """A broker in a process of its own, used over one HTTP connection."""
 
-    def __init__(self, data_dir: Path, said: Path, *settings: str) -> None:
-        flags = [f"--set={setting}" for setting in (f"storage.reserve_bytes={RESERVE}", *settings)]
-        command = [
-            sys.executable,
-            "-m",
-            "flymq",
-            "server",
-            "start",
-            "--dev",
-            "--port",
-            "0",
-            "--data-dir",
-            str(data_dir),
-        ]
-        self._said = said
-        with said.open("a") as log:
-            self.process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self.process.stdout is not None
-        self.port = port_in(self.process.stdout.readline())
-        self.address = f"127.0.0.1:{self.port}"
+    def __init__(self, data_dir: Path, log: Path, settings: dict[str, object]) -> None:
+        super().__init__(data_dir, {"storage.reserve_bytes": RESERVE, **settings}, log=log)
         self.http = httpx.Client(base_url=f"http://{self.address}", timeout=30)
 
     def end(self, number: int) -> int:
         self.http.close()
-        self.process.send_signal(number)
-        self.process.communicate(timeout=60)
-        return self.process.returncode
+        return super().end(number)
 
     def health(self) -> dict[str, Any]:
         found: dict[str, Any] = self.http.get("/health").json()
@@ -66,7 +45,10 @@ class BrokerProcess:
         return answer.status_code == 200
 
     def lines(self, text: str) -> int:
-        return self._said.read_text().count(text)
+        return self.log_text.count(text)
+
+
+Start = Callable[..., Broker]
 
 
 @pytest.fixture
@@ -86,17 +68,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    started: list[BrokerProcess] = []
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Broker] = []
 
-    def start(data_dir: Path, *settings: str) -> BrokerProcess:
-        started.append(BrokerProcess(data_dir, tmp_path / "log", *settings))
+    def start(data_dir: Path, settings: dict[str, object] | None = None) -> Broker:
+        started.append(Broker(data_dir, tmp_path / "log", settings or {}))
         return started[-1]
 
     yield start
     for broker in started:
-        if broker.process.poll() is None:
-            broker.end(signal.SIGKILL)
+        broker.http.close()
+        broker.kill()
 
 
 def fill(ballast: Path) -> None:
@@ -115,10 +97,8 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_full_disk_heals_by_itself_and_nothing_acknowledged_is_lost(
-    small_disk: Path, start: Callable[..., BrokerProcess]
-) -> None:
-    broker, ballast = start(small_disk / "data", "topics.default_partitions=1"), small_disk / "ballast"
+def test_a_full_disk_heals_by_itself_and_nothing_acknowledged_is_lost(small_disk: Path, start: Start) -> None:
+    broker, ballast = start(small_disk / "data", {"topics.default_partitions": 1}), small_disk / "ballast"
     assert broker.produce("orders")
     fill(ballast)
     written = 1
@@ -146,14 +126,14 @@ def test_a_full_disk_heals_by_itself_and_nothing_acknowledged_is_lost(
     assert broker.end(signal.SIGTERM) == 0
 
 
-def test_topics_can_be_deleted_and_retention_lowered_on_a_full_disk(
-    small_disk: Path, start: Callable[..., BrokerProcess]
-) -> None:
+def test_topics_can_be_deleted_and_retention_lowered_on_a_full_disk(small_disk: Path, start: Start) -> None:
     broker = start(
         small_disk / "data",
-        "topics.default_partitions=1",
-        "storage.retention_check_interval_ms=300",
-        "storage.checkpoint_interval_ms=300",
+        {
+            "topics.default_partitions": 1,
+            "storage.retention_check_interval_ms": 300,
+            "storage.checkpoint_interval_ms": 300,
+        },
     )
     for topic in ("deleted", "shortened"):
         broker.http.post("/api/v1/topics", json={"name": topic, "config": {"segment.bytes": 1_000_000}})
@@ -173,10 +153,10 @@ def test_topics_can_be_deleted_and_retention_lowered_on_a_full_disk(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_broker_starts_on_a_full_disk_and_takes_writes_when_there_is_room(
-    small_disk: Path, start: Callable[..., BrokerProcess], number: int
+    small_disk: Path, start: Start, number: int
 ) -> None:
     data, ballast = small_disk / "data", small_disk / "ballast"
-    broker = start(data, "topics.default_partitions=1")
+    broker = start(data, {"topics.default_partitions": 1})
     for _ in range(5):
         assert broker.produce("orders")
     broker.end(number)
@@ -193,9 +173,7 @@ def test_a_broker_starts_on_a_full_disk_and_takes_writes_when_there_is_room(
     assert broker.end(signal.SIGTERM) == 0
 
 
-def test_a_broker_without_free_descriptors_serves_on_and_accepts_again(
-    tmp_path: Path, start: Callable[..., BrokerProcess]
-) -> None:
+def test_a_broker_without_free_descriptors_serves_on_and_accepts_again(tmp_path: Path, start: Start) -> None:
     broker = start(tmp_path / "data")
     if not hasattr(resource, "prlimit"):
         pytest.skip("the limits of another process can only be set on Linux")

@@ -4,8 +4,6 @@ import contextlib
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +12,8 @@ from typing import Any
 
 import pytest
 import trustme
-from benchmarks.processes import port_in
 from benchmarks.raw_client import RawClient
+from tests.broker_process import BrokerProcess
 
 from flymq import FlyMQClient
 from flymq.broker.access.passwords import hash_password
@@ -31,21 +29,6 @@ from flymq.wire.native.messages.topics import CreateTopic, ListTopics
 from flymq.wire.native.messages.transactions import InitProducer
 
 
-class BrokerProcess:
-    """A broker in a process of its own, which can be killed."""
-
-    def __init__(self, data_dir: Path) -> None:
-        command = [sys.executable, "-m", "flymq", "server", "start", "--port", "0", "--data-dir", str(data_dir)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.port = port_in(self.process.stdout.readline())
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        self.process.communicate(timeout=30)
-        return self.process.returncode
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
     """Start a broker on the test's directory, as often as it likes; none is left behind."""
@@ -57,8 +40,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
 
     yield start
     for broker in started:
-        if broker.process.poll() is None:
-            broker.end(signal.SIGKILL)
+        broker.kill()
 
 
 def fetch_all(client: RawClient, topic: str = "t") -> list[bytes | None]:

@@ -10,24 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.processes import port_in
+from tests.broker_process import BrokerProcess
 
 from flymq import FlyMQClient
 
 TOPICS = {f"topic-{number}" for number in range(12)}
-
-
-class BrokerProcess:
-    def __init__(self, data_dir: Path) -> None:
-        command = [sys.executable, "-m", "flymq", "server", "start", "--port", "0", "--data-dir", str(data_dir)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.port = port_in(self.process.stdout.readline())
-
-    def end(self, number: int) -> str:
-        """Return what it has logged."""
-        self.process.send_signal(number)
-        return self.process.communicate(timeout=30)[1]
 
 
 @pytest.fixture
@@ -35,22 +22,21 @@ def start(tmp_path: Path) -> Iterator[Callable[[], BrokerProcess]]:
     started: list[BrokerProcess] = []
 
     def start() -> BrokerProcess:
-        started.append(BrokerProcess(tmp_path))
+        started.append(BrokerProcess(tmp_path / "data", log=tmp_path / "log"))
         return started[-1]
 
     yield start
     for broker in started:
-        if broker.process.poll() is None:
-            broker.end(signal.SIGKILL)
+        broker.kill()
 
 
 def topics(broker: BrokerProcess) -> set[str]:
-    with FlyMQClient(f"127.0.0.1:{broker.port}") as client:
+    with FlyMQClient(broker.address) as client:
         return set(client.list_topics())
 
 
 def fill(broker: BrokerProcess) -> None:
-    with FlyMQClient(f"127.0.0.1:{broker.port}") as client:
+    with FlyMQClient(broker.address) as client:
         for name in sorted(TOPICS):
             client.create_topic(name, 2)
             client.produce_batch(name, [b"1", b"2"])
@@ -66,7 +52,7 @@ def test_after_a_kill_one_flipped_bit_in_the_metadata_costs_no_topic(
     broker.end(signal.SIGKILL)
     chance = random.Random(file)
     for _ in range(3):
-        path = max(path for path in tmp_path.glob("metadata.*") if file in path.name)
+        path = max(path for path in (tmp_path / "data").glob("metadata.*") if file in path.name)
         raw = bytearray(path.read_bytes())
         raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
         path.write_bytes(raw)
@@ -80,26 +66,27 @@ def test_a_broker_without_its_metadata_refuses_to_start_until_it_is_repaired(
 ) -> None:
     broker = start()
     fill(broker)
-    broker.end(signal.SIGKILL)
-    for path in tmp_path.glob("metadata.*"):
+    broker.kill()
+    for path in (tmp_path / "data").glob("metadata.*"):
         path.unlink()
     flymq = [sys.executable, "-m", "flymq"]
     refused = subprocess.run(
-        [*flymq, "server", "start", "--port", "0", "--data-dir", str(tmp_path)],
+        [*flymq, "server", "start", "--port", "0", "--data-dir", str(tmp_path / "data")],
         capture_output=True,
         text=True,
         timeout=30,
     )
     assert refused.returncode != 0
     assert "flymq repair catalog" in refused.stderr
-    repair = [*flymq, "repair", "catalog", "--data-dir", str(tmp_path)]
+    repair = [*flymq, "repair", "catalog", "--data-dir", str(tmp_path / "data")]
     shown = subprocess.run([*repair, "--dry-run"], capture_output=True, text=True, timeout=30, check=True)
     assert "topic-11" in shown.stdout
-    assert list(tmp_path.glob("metadata.*")) == []
+    assert list((tmp_path / "data").glob("metadata.*")) == []
     subprocess.run(repair, capture_output=True, timeout=30, check=True)
     broker = start()
     assert topics(broker) == TOPICS
-    with FlyMQClient(f"127.0.0.1:{broker.port}") as client:
+    with FlyMQClient(broker.address) as client:
         ends = client.admin.latest_offsets("topic-7")
     assert sum(ends.values()) == 2
-    assert "error" not in broker.end(signal.SIGTERM).lower()
+    assert broker.end(signal.SIGTERM) == 0
+    assert "error" not in broker.log_text.lower()
