@@ -31,11 +31,12 @@ class StreamCutter(Generic[FrameT]):
     unknown, so the connection must be closed.
     """
 
-    __slots__ = ("_begun", "_body", "_head", "_header_size", "_need", "_scratch", "_used")
+    __slots__ = ("_begun", "_body", "_head", "_header_size", "_need", "_scratch", "_used", "body_bytes_max")
 
-    def __init__(self, scratch: bytearray | None, header_size: int) -> None:
+    def __init__(self, scratch: bytearray | None, header_size: int, body_bytes_max: int) -> None:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         assert len(self._scratch) > header_size
+        self.body_bytes_max = body_bytes_max
         self._header_size = header_size
         self._head = b""  # the first part of an incomplete small frame
         self._body: memoryview | None = None  # the buffer of an incomplete large frame

@@ -77,7 +77,7 @@ def native(data: bytes) -> None:
 
 
 def native_stream(data: bytes) -> None:
-    _accepts(lambda: [bytes(frame.payload) for frame in FrameCutter(payload_bytes_max=1 << 20).feed(data)])
+    _accepts(lambda: [bytes(frame.payload) for frame in FrameCutter(body_bytes_max=1 << 20).feed(data)])
 
 
 def kafka(data: bytes) -> None:

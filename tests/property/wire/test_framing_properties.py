@@ -42,7 +42,7 @@ def test_any_split_of_the_stream_yields_the_same_frames(
 
 @given(garbage, cuts)
 def test_garbage_on_the_stream_gives_named_errors_only(data: bytes, places: list[int]) -> None:
-    cutter = FrameCutter(bytearray(32), payload_bytes_max=1000)
+    cutter = FrameCutter(bytearray(32), body_bytes_max=1000)
     try:
         for piece in pieces(data, places):
             for _ in cutter.feed(piece):

@@ -56,7 +56,7 @@ def test_a_kept_payload_outlives_the_next_read() -> None:
 
 
 def test_memory_grows_with_what_arrives_not_with_what_a_header_claims() -> None:
-    cutter = FrameCutter(bytearray(64), payload_bytes_max=1 << 30)
+    cutter = FrameCutter(bytearray(64), body_bytes_max=1 << 30)
     list(cutter.feed(frame_header(1, 1 << 30)))
     assert len(cutter.get_buffer()) <= 64
 
@@ -81,7 +81,7 @@ def test_an_unknown_version_is_named() -> None:
 
 
 def test_a_length_over_the_limit_is_refused_before_the_body_arrives() -> None:
-    cutter = FrameCutter(payload_bytes_max=100)
+    cutter = FrameCutter(body_bytes_max=100)
     with pytest.raises(RequestTooLarge, match="101 bytes"):
         receive(cutter, frame_header(1, 101))
 
@@ -95,5 +95,5 @@ def test_frames_before_the_break_are_still_delivered() -> None:
 
 
 def test_the_largest_allowed_frame_passes() -> None:
-    cutter = FrameCutter(bytearray(HEADER_SIZE + 1), payload_bytes_max=100)
+    cutter = FrameCutter(bytearray(HEADER_SIZE + 1), body_bytes_max=100)
     assert receive(cutter, frame(1, bytes(100))) == [(1, bytes(100))]

@@ -37,7 +37,7 @@ def test_requests_come_out_whole_however_the_stream_is_cut() -> None:
 
 def test_a_length_is_refused_before_its_body_arrives() -> None:
     with pytest.raises(RequestTooLarge):
-        list(RequestCutter(request_bytes_max=100).feed(pack(">i", 101)))
+        list(RequestCutter(body_bytes_max=100).feed(pack(">i", 101)))
     for length in (-1, 0, 7):
         with pytest.raises(BrokenFrame):
             list(RequestCutter().feed(pack(">i", length)))

@@ -39,7 +39,7 @@ BATCHES_BYTES_MAX = 8 << 20
 class Connection(asyncio.BufferedProtocol):
     """An open connection. `send` returns a future for callbacks, `request` waits for the answer."""
 
-    def __init__(self, address: Address, counters: Counters, payload_bytes_max: int) -> None:
+    def __init__(self, address: Address, counters: Counters, body_bytes_max: int) -> None:
         self.address = address
         self.broker = -1
         self.server_version = ""
@@ -47,7 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self.batches_bytes_max = BATCHES_BYTES_MAX
         self._counters = counters
         self._loop = asyncio.get_running_loop()
-        self._cutter = FrameCutter(payload_bytes_max=payload_bytes_max)
+        self._cutter = FrameCutter(body_bytes_max=body_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[asyncio.Future[Message], float]] = {}
         self._last_id = 0
@@ -198,7 +198,7 @@ async def connect(address: Address, config: ConnectionConfig, counters: Counters
     try:
         async with asyncio.timeout(timeout_s):
             connection = await network.connect(
-                lambda: Connection(address, counters, payload_bytes_max=(1 << 32) - 1),
+                lambda: Connection(address, counters, body_bytes_max=(1 << 32) - 1),
                 host,
                 port,
                 config.ssl_context(),

@@ -18,8 +18,8 @@ from typing import Any, cast
 from flymq.broker.access.login import Login
 from flymq.broker.service.records import PendingFetch, Slice
 from flymq.broker.service.service import Service
-from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, Connection, SharedByConnections
-from flymq.gateways.deadlines import Unfinished
+from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, SharedByConnections
+from flymq.gateways.framed_connection import FramedConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import FetchSession
 from flymq.gateways.kafka.large_requests import LARGE_BYTES, SPLIT_BYTES, split_of
@@ -62,21 +62,17 @@ class _Turn:
     pieces: Pieces | None = None
 
 
-class KafkaConnection(Connection):
+class KafkaConnection(FramedConnection[memoryview]):
     """One connection of the Kafka protocol."""
 
     protocol = "kafka"
 
     def __init__(self, service: Service, shared: SharedByConnections, handlers: Mapping[int, Handler]) -> None:
-        super().__init__(shared)
-        self.service = service
-        self.is_logged_in = not service.access.is_required
+        super().__init__(service, shared, RequestCutter(shared.scratch))
         self.login: Login | None = None
-        self.is_logging_in = False
         self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
         self._handlers = handlers
-        self._cutter = RequestCutter(shared.scratch, request_bytes_max=self.bytes_max_now)
         self._turns: deque[_Turn] = deque()
 
     @property
@@ -86,16 +82,7 @@ class KafkaConnection(Connection):
 
     # --- receive
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._cutter.get_buffer()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._serve_all(self._cutter.buffer_updated(nbytes))
-
-    def serve_rest(self) -> None:
-        self._serve_all(self._cutter.resume())
-
-    def _serve_all(self, requests: Generator[memoryview]) -> None:
+    def serve_all(self, requests: Generator[memoryview]) -> None:
         began_s = self.begin_turn()
         clock, ends_s = self.shared.clock.monotonic_s, began_s + TURN_S
         self.gather()
@@ -112,20 +99,9 @@ class KafkaConnection(Connection):
         if not self.is_busy:  # else its memory is in use until it is served
             self.reserve(self._cutter.wanted_bytes)
 
-    @property
-    def unfinished(self) -> Unfinished | None:
-        cutter = self._cutter
-        return None if cutter.is_between_frames else Unfinished(cutter.begun, cutter.received_bytes)
-
-    @property
-    def must_log_in(self) -> bool:
-        return not self.is_logged_in
-
     def logged_in(self, principal: str) -> None:
         super().logged_in(principal)
-        self.is_logged_in = True
         self.takes_token = None
-        self._cutter.request_bytes_max = self.shared.limits.request_bytes_max
 
     # --- serve
 
@@ -182,14 +158,14 @@ class KafkaConnection(Connection):
                 response = await serve_in_pieces(split, request, lambda part: handler(self, part, version))
             else:
                 response = handler(self, request, version)
-                self._no_longer_busy()
+                self.no_longer_busy()
                 if isinstance(response, AnswerLater):
                     response = response.answer(await response.awaited)
                 elif isinstance(response, CoroutineType):
                     response = await response
             return None if response is None else await self._encode_in_thread(head, response)
         finally:
-            self._no_longer_busy()
+            self.no_longer_busy()
 
     def _when_returned(self, head: RequestHead, coming: Coroutine[Any, Any, Any]) -> AnswerLater:
         if head.api == _FETCH:  # a coroutine only for many partitions
@@ -201,12 +177,6 @@ class KafkaConnection(Connection):
 
     async def _encode_in_thread(self, head: RequestHead, response: Any) -> EncodedResponse:
         return EncodedResponse(await self.shared.codec_threads.run(lambda: _pieces(head, response)))
-
-    def _no_longer_busy(self) -> None:
-        if self.is_busy:
-            self.is_busy = False
-            self.reserve(self._cutter.wanted_bytes)
-            self._reconsider()
 
     def _take_token(self, frame: memoryview, log_in: LogIn) -> None:
         """Process a login message after SaslHandshake 0: a raw frame without a request header, as is its response."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from flymq.broker.service.records import Slice
 from flymq.broker.service.service import Service
-from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, Connection, SharedByConnections
-from flymq.gateways.deadlines import Unfinished
+from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, SharedByConnections
+from flymq.gateways.framed_connection import FramedConnection
 from flymq.gateways.native.large_requests import SPLIT_BYTES, SPLITS
 from flymq.gateways.outbox import Buffer
 from flymq.gateways.pieces import Split, serve_in_pieces
@@ -40,19 +40,15 @@ _NAMES = {opcode.value: opcode.name.lower() for opcode in Opcode}
 _BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
 
 
-class NativeConnection(Connection):
+class NativeConnection(FramedConnection[Frame]):
     """One connection of the native protocol."""
 
     protocol = "native"
 
     def __init__(self, service: Service, shared: SharedByConnections, handlers: dict[int, Handler]) -> None:
-        super().__init__(shared)
-        self.service = service
+        super().__init__(service, shared, FrameCutter(shared.scratch))
         self.pushes: dict[int, Push] = {}
-        self.is_logged_in = not service.access.is_required
-        self.is_logging_in = False
         self._handlers = handlers
-        self._cutter = FrameCutter(shared.scratch, payload_bytes_max=self.bytes_max_now)
 
     @property
     def opcodes(self) -> list[int]:
@@ -61,16 +57,7 @@ class NativeConnection(Connection):
 
     # --- receive
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._cutter.get_buffer()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._serve_all(self._cutter.buffer_updated(nbytes))
-
-    def serve_rest(self) -> None:
-        self._serve_all(self._cutter.resume())
-
-    def _serve_all(self, frames: Generator[Frame]) -> None:
+    def serve_all(self, frames: Generator[Frame]) -> None:
         began_s = self.begin_turn()
         clock, ends_s = self.shared.clock.monotonic_s, began_s + TURN_S
         self.gather()
@@ -89,20 +76,6 @@ class NativeConnection(Connection):
             self.close_when_sent()
         if not self.is_busy:  # else its memory is in use until it is served
             self.reserve(self._cutter.wanted_bytes)
-
-    @property
-    def unfinished(self) -> Unfinished | None:
-        cutter = self._cutter
-        return None if cutter.is_between_frames else Unfinished(cutter.begun, cutter.received_bytes)
-
-    @property
-    def must_log_in(self) -> bool:
-        return not self.is_logged_in
-
-    def logged_in(self, principal: str) -> None:
-        super().logged_in(principal)
-        self.is_logged_in = True
-        self._cutter.payload_bytes_max = self.shared.limits.request_bytes_max
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -160,9 +133,7 @@ class NativeConnection(Connection):
         try:
             return await serve_in_pieces(split, request, lambda part: handler(self, part))
         finally:
-            self.is_busy = False
-            self.reserve(self._cutter.wanted_bytes)
-            self._reconsider()
+            self.no_longer_busy()
 
     def _answer_later(self, opcode: int, request_id: int, began_s: float, later: AnswerLater) -> None:
         def answer(done: Awaited) -> None:

@@ -41,18 +41,17 @@ class RequestHead(NamedTuple):
 class RequestCutter(StreamCutter[memoryview]):
     """Splits the received bytes of one connection into requests, without their lengths."""
 
-    __slots__ = ("request_bytes_max",)
+    __slots__ = ()
 
-    def __init__(self, scratch: bytearray | None = None, *, request_bytes_max: int = REQUEST_BYTES_MAX) -> None:
-        super().__init__(scratch, _LENGTH.size)
-        self.request_bytes_max = request_bytes_max
+    def __init__(self, scratch: bytearray | None = None, *, body_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+        super().__init__(scratch, _LENGTH.size, body_bytes_max)
 
     def body_length(self, buffer: memoryview, position: int) -> int:
         (length,) = _LENGTH.unpack_from(buffer, position)
         if length < 8:
             raise BrokenFrame(f"a request of {length} bytes cannot hold its own header")
-        if length > self.request_bytes_max:
-            raise RequestTooLarge(f"the request has {length} bytes, the limit is {self.request_bytes_max}")
+        if length > self.body_bytes_max:
+            raise RequestTooLarge(f"the request has {length} bytes, the limit is {self.body_bytes_max}")
         return int(length)
 
     def frame(self, buffer: memoryview, start: int, end: int) -> memoryview:

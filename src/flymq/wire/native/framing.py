@@ -33,18 +33,17 @@ class Frame(NamedTuple):
 class FrameCutter(StreamCutter[Frame]):
     """Splits the received bytes of one connection into frames."""
 
-    __slots__ = ("payload_bytes_max",)
+    __slots__ = ()
 
-    def __init__(self, scratch: bytearray | None = None, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
-        super().__init__(scratch, HEADER_SIZE)
-        self.payload_bytes_max = payload_bytes_max
+    def __init__(self, scratch: bytearray | None = None, *, body_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
+        super().__init__(scratch, HEADER_SIZE, body_bytes_max)
 
     def body_length(self, buffer: memoryview, position: int) -> int:
         magic, version, _, length = HEADER.unpack_from(buffer, position)
         if magic != MAGIC or version != VERSION:
             raise _not_a_frame(magic, version)
-        if length > self.payload_bytes_max:
-            raise RequestTooLarge(f"the frame has {length} bytes, the limit is {self.payload_bytes_max}")
+        if length > self.body_bytes_max:
+            raise RequestTooLarge(f"the frame has {length} bytes, the limit is {self.body_bytes_max}")
         return int(length)
 
     def frame(self, buffer: memoryview, start: int, end: int) -> Frame:
