@@ -14,7 +14,7 @@ from flymq.host.clock import Clock
 from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Tasks, Threads, run_steps
 from flymq.host.time_slices import TimeSlice
-from flymq.model.errors import ResourcesExhausted
+from flymq.model.errors import CorruptLog, ResourcesExhausted
 from flymq.storage.compaction import compactor
 from flymq.storage.flusher import Flusher
 from flymq.storage.log import Log
@@ -99,6 +99,8 @@ class Maintenance:
         except ResourcesExhausted as error:  # the disk is full, which is logged once for all partitions
             if isinstance(partition.log, Log):
                 partition.log.gate.report(error)
+        except CorruptLog as error:  # logged once, and shown by /health until the segment is gone
+            partition.log.damage.note(error)
         except Exception as error:  # whatever it is, the next partition and the next time have their turn
             if partition.log.failure is None:  # else its state tells it, or its topic was deleted
                 failures.failed(name, error)

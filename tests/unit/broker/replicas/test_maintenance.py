@@ -72,6 +72,31 @@ def test_topics_deleted_during_checkpoints_and_compaction_leave_no_error_and_no_
     in_world(scenario)
 
 
+def test_a_corrupt_batch_that_compaction_meets_is_reported_once_and_nothing_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        settings = {"cleanup.policy": "compact", "segment.bytes": 1024, "min.cleanable.ratio.percent": 0}
+        await node.admin.create("table", partitions=1, settings=settings)
+        for _ in range(4):
+            produce(world, "table", key=b"key")
+        node = await world.restart()  # batches that this process wrote are known to be good
+        log = world.partition("table").log
+        assert isinstance(log, Log)
+        paths = [segment.path for segment in log.segments]
+        world.disk.flip_bit(paths[1], 100)
+        with caplog.at_level(logging.ERROR):
+            tasks = start_maintenance(world, node, interval_ms=1)
+            await asyncio.sleep(0.1)
+            await tasks.close()
+        (message,) = (record.getMessage() for record in caplog.records)
+        assert message.startswith(f"corrupt batch: {paths[1]} at byte 0")
+        assert len(log.damage) == 1 and log.failure is None
+        assert [segment.path for segment in log.segments] == paths
+
+    in_world(scenario)
+
+
 def test_a_partition_that_fails_is_logged_once_and_the_others_are_maintained(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World, node: Broker) -> None:
         for topic in ("bad", "good"):
