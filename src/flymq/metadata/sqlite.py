@@ -46,10 +46,11 @@ from flymq.metadata.store import (
     check_txn,
     key_bounds,
 )
-from flymq.model.errors import FsyncFailed, MetadataUnavailable, SessionEnded, StorageError
+from flymq.model.errors import FsyncFailed, MetadataUnavailable, ResourcesExhausted, SessionEnded, StorageError
 
 logger = logging.getLogger(__name__)
 
+_RETRY_S = 0.2
 _JOURNAL_BYTES_MIN = 1 << 18
 """A journal grows to the size of the image, and at least to this, before a new image is written."""
 _COLUMNS = "key, value, create_revision, mod_revision, lease, checksum"
@@ -311,7 +312,11 @@ class SqliteMetadataStore:
         try:
             while self._durable_revision < self._revision:
                 revision, current, journals = self._revision, self._journal, list(self._journals_unsynced)
-                await self._threads.run(lambda journals=journals: _sync_all(journals))  # type: ignore[misc]
+                try:
+                    await self._threads.run(lambda journals=journals: _sync_all(journals))  # type: ignore[misc]
+                except ResourcesExhausted:  # no free descriptor for the directory: the changes are made, so wait
+                    await asyncio.sleep(_RETRY_S)
+                    continue
                 for journal in journals:
                     if journal is not current:  # the current one may have grown meanwhile
                         self._journals_unsynced.remove(journal)

@@ -162,6 +162,22 @@ async def test_a_change_is_made_even_if_its_caller_does_not_wait_for_it() -> Non
     await store.close()
 
 
+async def test_a_change_waits_for_a_free_descriptor() -> None:
+    disk, path = SimulatedDisk(), Path("/data/metadata.db")
+    disk.make_directory(path.parent)
+    store = SqliteMetadataStore.open(disk, path)
+    await store.txn(success=[Put("a", b"")])
+    store._begin_image()  # the next change goes to a new journal, whose name must be made durable
+    disk.has_descriptors = False
+    change = asyncio.ensure_future(store.txn(success=[Put("b", b"")]))
+    await asyncio.sleep(0.01)
+    assert not change.done()
+    disk.has_descriptors = True
+    changed = await change
+    assert (await store.range("b")).key_values[0].mod_revision == changed.revision
+    await store.close()
+
+
 async def test_a_failed_fsync_is_reported_once_and_nothing_is_changed_after_it() -> None:
     disk, path = SimulatedDisk(), Path("/data/metadata.db")
     disk.make_directory(path.parent)
