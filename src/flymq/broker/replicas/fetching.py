@@ -137,7 +137,7 @@ def _read_one(find: Find, query: FetchQuery, wanted: FetchFrom, left: int) -> Pa
             partition.check_leads(wanted.leader_epoch)
         read = partition.read(wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=query.view)
     except FlyMQError as error:
-        return PartitionRead(wanted.name, error=error)
+        return PartitionRead(wanted.name, error=error.with_traceback(None))  # whose frames take kilobytes
     if read.slice is not None and left < query.bytes_max and read.slice.length > left:
         read.slice = None  # at least one batch is read, but not from every partition when the response is full
     return read
@@ -219,6 +219,7 @@ class WideFetch(PendingFetch[R]):
     __slots__ = (
         "_answer",
         "_changed",
+        "_failed",
         "_find",
         "_is_over",
         "_left",
@@ -236,6 +237,7 @@ class WideFetch(PendingFetch[R]):
         self._answer = answer
         self._is_over = query.wait_ms_max <= 0
         self._left = query.bytes_max
+        self._failed = False  # a partition has an error
         self._reads = [PartitionRead(wanted.name) for wanted in query.partitions]
         self._changed: dict[int, None] = dict.fromkeys(range(len(self._reads)))  # positions in the query
         self._something = asyncio.Event()
@@ -246,7 +248,7 @@ class WideFetch(PendingFetch[R]):
         timer = asyncio.get_running_loop().call_later(self._query.wait_ms_max / 1000, self.finish)
         try:
             await self._read_changed()
-            while not self._is_over and not _is_enough(self._reads, self._query):
+            while not self._is_over and not self._is_enough:
                 await self._something.wait()
                 self._something.clear()
                 await self._read_changed()
@@ -255,12 +257,16 @@ class WideFetch(PendingFetch[R]):
         self.set_result(self._answer(self._reads))
 
     async def _read_changed(self) -> None:
+        """Read what changed so far. What changes meanwhile has set the event: it is read if it is needed."""
         slice_ = TimeSlice()
-        while self._changed:
-            changed, self._changed = self._changed, {}
-            for at in changed:
-                self._read_at(at)
-                await slice_.yield_if_over()
+        changed, self._changed = self._changed, {}
+        for at in changed:
+            self._read_at(at)
+            await slice_.yield_if_over()
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._failed or self._query.bytes_max - self._left >= self._query.bytes_min
 
     def _read_at(self, at: int) -> None:
         wanted, before = self._query.partitions[at], self._reads[at]
@@ -271,6 +277,8 @@ class WideFetch(PendingFetch[R]):
         self._reads[at] = read = _read_one(self._find, self._query, wanted, self._left)
         if read.slice is not None:
             self._left -= read.slice.length
+        elif read.error is not None:
+            self._failed = True
 
     def _wait(self, at: int, wanted: FetchFrom) -> None:
         with suppress(FlyMQError):  # it is read as an error

@@ -65,6 +65,28 @@ def test_readers_that_wake_together_are_served_over_many_iterations() -> None:
     run(scenario)
 
 
+def test_of_many_long_requests_one_slice_is_run_in_each_iteration() -> None:
+    async def scenario(loop: TickingLoop) -> None:
+        worked: list[tuple[int, int]] = []  # iteration and task
+
+        async def work(number: int) -> None:
+            slice_ = TimeSlice()
+            for _ in range(50):
+                worked.append((loop.iterations, number))
+                await slice_.yield_if_over()
+
+        tasks = [asyncio.ensure_future(work(number)) for number in range(20)]
+        await asyncio.sleep(0)
+        tasks[7].cancel()
+        await asyncio.wait(tasks)
+        began = worked[0][0]
+        later = {at: {task for when, task in worked if when == at} for at, _ in worked if at > began}
+        assert {len(tasks) for tasks in later.values()} == {1}
+        assert [task for at, task in worked if at > began][-1] == 19, "they take turns"
+
+    run(scenario)
+
+
 def test_work_in_steps_gives_way_when_its_slice_is_over() -> None:
     def work() -> Steps[int]:
         for _ in range(100):
