@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -73,6 +74,16 @@ class BrokerProcess:
         self.process.communicate(timeout=STOP_TIMEOUT_S)
         return self.process.returncode
 
+    def pause(self) -> None:
+        """Let it do nothing until `resume`; return when what it has asked of the kernel is done."""
+        self._process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self._process.pid}/task")
+        while any(_state(thread) not in "TXZ" for thread in threads.iterdir()):
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """Stop it in good order; return its exit code, or that of SIGKILL when it does not stop by itself."""
         self.process.terminate()
@@ -94,6 +105,14 @@ class BrokerProcess:
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _state(thread: Path) -> str:
+    """Return the state of a thread, a letter: T if it is stopped."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:  # it has ended
+        return "X"
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:
