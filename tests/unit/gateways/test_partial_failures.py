@@ -9,10 +9,12 @@ from typing import Any
 from tests.unit.broker.world import World
 
 from flymq.broker.broker import Broker
+from flymq.broker.service.transactions import ProducerIdentity
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import AnswerLater, ConnectionLimits, SharedByConnections
 from flymq.gateways.kafka import offsets as kafka_offsets
 from flymq.gateways.kafka import produce as kafka_produce
+from flymq.gateways.kafka import transactions as kafka_transactions
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
 from flymq.gateways.native import records as native
@@ -23,6 +25,8 @@ from flymq.model.delivery import Acks
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.wire.kafka.messages import list_offsets as kafka_listing
+from flymq.wire.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from flymq.wire.kafka.messages.end_txn import EndTxnRequest
 from flymq.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from flymq.wire.native.messages import records as wire
 
@@ -167,6 +171,26 @@ def test_kafka_a_batch_for_a_partition_led_elsewhere_does_not_fail_the_others() 
         assert kafka_codes(response) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
 
     in_world(scenario)
+
+
+def test_kafka_a_commit_whose_fsync_fails_is_sent_again_since_its_outcome_is_unknown() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        connection = kafka_connection(node)
+        producer = await node.service.transactions.init(connection.caller, "payments", 60_000)
+        name = TopicPartition("orders", 0)
+        await answer_of(kafka_transactions.add_partitions_to_txn(connection, added(producer, name), 3))
+        world.partition("orders").append(a_batch(), Acks.LEADER)
+        world.disk.fail_next("sync", f"{node.image.get('orders').topic_id.hex}/0/", errno.EIO)
+        request = EndTxnRequest("payments", producer.producer_id, producer.epoch, committed=True)
+        response = await kafka_transactions.end_txn(connection, request, 3)
+        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    in_world(scenario)
+
+
+def added(producer: ProducerIdentity, name: TopicPartition) -> AddPartitionsToTxnRequest:
+    topics = [AddPartitionsToTxnTopic(name.topic, [name.partition])]
+    return AddPartitionsToTxnRequest("payments", producer.producer_id, producer.epoch, topics)
 
 
 # --- the epoch of the first record
