@@ -43,6 +43,10 @@ BYTES_MAX_BEFORE_LOGIN = 16 << 10
 TURN_S = 0.005
 """How long requests of one connection are served before other connections have their turn."""
 
+FETCHED_AT_ONCE_MAX = 20_000
+"""Partitions in fetches in flight on one connection, each of which takes memory until its fetch is complete. With more,
+requests behind them wait."""
+
 Awaited = asyncio.Future[Any] | PromptFuture[Any]
 """What a response waits for."""
 
@@ -122,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread = StandstillDeadline()
         self._is_draining = False
         self._throttled_until_s = 0.0
+        self._fetched_at_once = 0
         self._durations: dict[int, Histogram] = {}  # by opcode: looked up once per connection, not per request
         self._is_paused = False
         self._ends_when_sent = False
@@ -237,6 +242,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- backpressure
 
+    def begin_fetch(self, partitions: int) -> None:
+        """Count a fetch of many partitions, until `end_fetch`."""
+        self._fetched_at_once += partitions
+        if self._fetched_at_once >= FETCHED_AT_ONCE_MAX:
+            self.must_stop = True
+
+    def end_fetch(self, partitions: int) -> None:
+        self._fetched_at_once -= partitions
+        self._reconsider()
+
     @property
     def is_draining(self) -> bool:
         """Whether the client does not read its responses."""
@@ -293,6 +308,7 @@ class Connection(asyncio.BufferedProtocol):
             or self.is_busy
             or self._ends_when_sent
             or len(self._awaited) >= self.shared.limits.inflight_max
+            or self._fetched_at_once >= FETCHED_AT_ONCE_MAX
             or self._throttled_until_s > self.shared.clock.monotonic_s()
         )
 

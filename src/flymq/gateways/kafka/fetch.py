@@ -13,10 +13,11 @@ from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import (
     FINAL_EPOCH,
     FULL_EPOCH,
+    PARTITIONS_MAX,
     FetchSession,
     TopicKey,
     Wanted,
-    flatten,
+    distinct,
     next_session,
 )
 from flymq.gateways.pieces import ELEMENTS_AT_ONCE
@@ -42,6 +43,7 @@ def fetch(
     if isinstance(opened, FetchResponse):
         return opened
     if len(opened.wanted) > ELEMENTS_AT_ONCE:
+        connection.begin_fetch(len(opened.wanted))
         return _fetch_many(connection, request, opened)
     asked = _Asked()
     asked.add(connection, opened.wanted)
@@ -53,6 +55,13 @@ def fetch(
 
 async def _fetch_many(connection: KafkaConnection, request: FetchRequest, opened: _Opened) -> FetchResponse:
     """Fetch from many partitions, so that other requests are served in between."""
+    try:
+        return await _fetch_in_turns(connection, request, opened)
+    finally:
+        connection.end_fetch(len(opened.wanted))
+
+
+async def _fetch_in_turns(connection: KafkaConnection, request: FetchRequest, opened: _Opened) -> FetchResponse:
     asked = _Asked()
     turn = TimeSlice()
     parts = [slice(at, at + ELEMENTS_AT_ONCE) for at in range(0, len(opened.wanted), ELEMENTS_AT_ONCE)]
@@ -84,7 +93,7 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
     known = connection.fetch_session
     if version < _SESSIONS_FROM or request.session_epoch == FINAL_EPOCH:
         connection.fetch_session = None
-        return _Opened(list(flatten(request.topics)), isolation=isolation)
+        return _Opened(distinct(request.topics), isolation=isolation)
     is_incremental = request.session_epoch != FULL_EPOCH
     if not is_incremental:
         session = connection.fetch_session = next_session(known)
@@ -96,6 +105,9 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
         session = known
         session.advance()
     session.change(request.topics, request.forgotten_topics_data)
+    if len(session.partitions) > PARTITIONS_MAX:
+        connection.fetch_session = None
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     return _Opened(list(session.partitions.values()), session, is_incremental, isolation)
 
 
@@ -122,7 +134,7 @@ class _Asked:
                 self.found.append(found)
             except FlyMQError as error:
                 service.accounts.failed(caller, error)
-                self.refused[wanted.key] = error
+                self.refused[wanted.key] = error.with_traceback(None)
 
 
 def _query(request: FetchRequest, opened: _Opened, asked: _Asked) -> FetchQuery:

@@ -17,6 +17,9 @@ FULL_EPOCH = 0
 FINAL_EPOCH = -1
 _INT32_MAX = (1 << 31) - 1
 
+PARTITIONS_MAX = 20_000
+"""As many as one request may have. A session with more is closed: requests that add to it would let it grow for ever."""
+
 TopicKey = str | bytes
 """A topic's name, or, since version 13, its id."""
 
@@ -70,6 +73,11 @@ class FetchSession:
         if read.slice is not None and self.partitions.get(wanted.key) is wanted:
             del self.partitions[wanted.key]
             self.partitions[wanted.key] = wanted
+
+
+def distinct(topics: Iterable[FetchTopic]) -> list[Wanted]:
+    """Return each partition of a request once: the last that was asked about it."""
+    return list({wanted.key: wanted for wanted in flatten(topics)}.values())
 
 
 def next_session(last: FetchSession | None) -> FetchSession:

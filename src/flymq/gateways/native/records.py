@@ -19,7 +19,7 @@ from flymq.gateways.connection import AnswerLater
 from flymq.gateways.native.connection import Answer, NativeConnection, Pieces
 from flymq.gateways.pieces import ELEMENTS_AT_ONCE
 from flymq.model.delivery import Acks
-from flymq.model.errors import FlyMQError
+from flymq.model.errors import FlyMQError, InvalidRequest
 from flymq.model.names import TopicPartition
 from flymq.wire.native.fetch_frames import encode_around
 from flymq.wire.native.messages import records as wire
@@ -159,31 +159,36 @@ def consume(connection: NativeConnection, request: wire.Consume) -> wire.Consume
 
 def fetch(connection: NativeConnection, request: wire.Fetch) -> Pieces | AnswerLater | Coroutine[Any, Any, Pieces]:
     """Return batches of several partitions, now or when enough is available."""
-    if len(request.partitions) > ELEMENTS_AT_ONCE:
-        return _fetch_many(connection, request)
-    fetched = connection.service.records.fetch(connection.caller, _query(request))
+    query = _query(request)
+    if len(query.partitions) > ELEMENTS_AT_ONCE:
+        connection.begin_fetch(len(query.partitions))
+        return _fetch_many(connection, request.id, query)
+    fetched = connection.service.records.fetch(connection.caller, query)
     if isinstance(fetched, Fetched):
         return _fetch_frame(connection, request.id, fetched)
     return AnswerLater(fetched, lambda fetched: _fetch_frame(connection, request.id, fetched))
 
 
-async def _fetch_many(connection: NativeConnection, request: wire.Fetch) -> Pieces:
+async def _fetch_many(connection: NativeConnection, request_id: int, query: FetchQuery) -> Pieces:
     """Fetch from many partitions; the response is built in a thread."""
-    fetched = connection.service.records.fetch(connection.caller, _query(request))
-    if not isinstance(fetched, Fetched):
-        fetched = await fetched
-    if fetched.throttle_ms:
-        connection.throttle(fetched.throttle_ms)
-    reads = fetched.reads
-    return await connection.shared.codec_threads.run(lambda: _frame(request.id, reads))
+    try:
+        fetched = connection.service.records.fetch(connection.caller, query)
+        if not isinstance(fetched, Fetched):
+            fetched = await fetched
+        if fetched.throttle_ms:
+            connection.throttle(fetched.throttle_ms)
+        reads = fetched.reads
+        return await connection.shared.codec_threads.run(lambda: _frame(request_id, reads))
+    finally:
+        connection.end_fetch(len(query.partitions))
 
 
 def _query(request: wire.Fetch) -> FetchQuery:
+    wanted = {(part.topic, part.partition): part for part in request.partitions}
+    if len(wanted) < len(request.partitions):  # each would wait on its own for the same records
+        raise InvalidRequest("the fetch names a partition more than once")
     return FetchQuery(
-        [
-            FetchFrom(TopicPartition(part.topic, part.partition), part.offset, part.max_bytes)
-            for part in request.partitions
-        ],
+        [FetchFrom(TopicPartition(*name), part.offset, part.max_bytes) for name, part in wanted.items()],
         bytes_min=request.min_bytes,
         bytes_max=request.max_bytes,
         wait_ms_max=request.max_wait_ms,
