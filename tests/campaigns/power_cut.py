@@ -64,8 +64,8 @@ def _cut(disk: LoopDisk, broker: BrokerProcess, chance: Random) -> None:
         broker.kill()
         disk.cut_power()
     else:
-        # Paused, so that none of its fsyncs is under way. ext4 may answer one that is with success, although the journal
-        # was lost before it had the new size of the file: a lie that no power failure tells, since nobody runs on.
+        # Paused, so that no fsync is under way. ext4 may answer such a one with success, although the journal was lost
+        # before it had the new size of the file: a lie that no power failure tells, since nobody runs on.
         broker.pause()
         disk.cut_power()
         broker.resume()

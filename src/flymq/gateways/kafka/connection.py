@@ -158,6 +158,7 @@ class KafkaConnection(FramedConnection[memoryview]):
                 response = await serve_in_pieces(split, request, lambda part: handler(self, part, version))
             else:
                 response = handler(self, request, version)
+                del request, frame  # no longer needed, while a fetch waits
                 self.no_longer_busy()
                 if isinstance(response, AnswerLater):
                     response = response.answer(await response.awaited)

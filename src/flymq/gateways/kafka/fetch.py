@@ -44,31 +44,31 @@ def fetch(
         return opened
     if len(opened.wanted) > ELEMENTS_AT_ONCE:
         connection.begin_fetch(len(opened.wanted))
-        return _fetch_many(connection, request, opened)
+        return _fetch_many(connection, _limits(request, opened), opened)
     asked = _Asked()
     asked.add(connection, opened.wanted)
-    fetched = connection.service.records.fetch(connection.caller, _query(request, opened, asked))
+    fetched = connection.service.records.fetch(connection.caller, asked.complete(_limits(request, opened)))
     if isinstance(fetched, Fetched):
         return _respond(connection, opened, asked, fetched)
     return AnswerLater(fetched, lambda fetched: _respond(connection, opened, asked, fetched))
 
 
-async def _fetch_many(connection: KafkaConnection, request: FetchRequest, opened: _Opened) -> FetchResponse:
+async def _fetch_many(connection: KafkaConnection, query: FetchQuery, opened: _Opened) -> FetchResponse:
     """Fetch from many partitions, so that other requests are served in between."""
     try:
-        return await _fetch_in_turns(connection, request, opened)
+        return await _fetch_in_turns(connection, query, opened)
     finally:
         connection.end_fetch(len(opened.wanted))
 
 
-async def _fetch_in_turns(connection: KafkaConnection, request: FetchRequest, opened: _Opened) -> FetchResponse:
+async def _fetch_in_turns(connection: KafkaConnection, query: FetchQuery, opened: _Opened) -> FetchResponse:
     asked = _Asked()
     turn = TimeSlice()
     parts = [slice(at, at + ELEMENTS_AT_ONCE) for at in range(0, len(opened.wanted), ELEMENTS_AT_ONCE)]
     for part in parts:
         asked.add(connection, opened.wanted[part])
         await turn.yield_if_over()
-    fetched = connection.service.records.fetch(connection.caller, _query(request, opened, asked))
+    fetched = connection.service.records.fetch(connection.caller, asked.complete(query))
     if not isinstance(fetched, Fetched):
         fetched = await fetched
     answered = _Answered(opened, fetched)
@@ -136,13 +136,20 @@ class _Asked:
                 service.accounts.failed(caller, error)
                 self.refused[wanted.key] = error.with_traceback(None)
 
+    def complete(self, query: FetchQuery) -> FetchQuery:
+        query.partitions = self.found
+        if self.refused:
+            query.wait_ms_max = 0
+        return query
 
-def _query(request: FetchRequest, opened: _Opened, asked: _Asked) -> FetchQuery:
+
+def _limits(request: FetchRequest, opened: _Opened) -> FetchQuery:
+    """Return a query that has no partitions yet."""
     return FetchQuery(
-        asked.found,
+        (),
         bytes_min=request.min_bytes,
         bytes_max=max(0, request.max_bytes),
-        wait_ms_max=0 if asked.refused else request.max_wait_ms,
+        wait_ms_max=request.max_wait_ms,
         view=View.of(opened.isolation),
     )
 

@@ -18,7 +18,7 @@ FINAL_EPOCH = -1
 _INT32_MAX = (1 << 31) - 1
 
 PARTITIONS_MAX = 20_000
-"""As many as one request may have. A session with more is closed: requests that add to it would let it grow for ever."""
+"""As many as one request may have. A session with more is closed: it would grow with every request."""
 
 TopicKey = str | bytes
 """A topic's name, or, since version 13, its id."""

@@ -243,8 +243,8 @@ async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: 
     except FlyMQError as error:
         _refuse_late(connection, error)
         if isinstance(error, StorageError):
-            # The end may have been decided, and be on the disk. With the error of a disk clients would abort, and be told
-            # that they have, since nothing is open any more; after this one they send the same request again.
+            # The end may have been decided, and be on the disk. After an error of the disk clients would abort, and be
+            # told that they have, since nothing is open any more; after this one they send the same request again.
             return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         code = _code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM, has_new_epochs=has_new_epochs)
         return EndTxnResponse(error_code=code)
