@@ -242,7 +242,7 @@ class WideFetch(PendingFetch[R]):
         self._changed: dict[int, None] = dict.fromkeys(range(len(self._reads)))  # positions in the query
         self._something = asyncio.Event()
         self._waits: dict[int, tuple[Partition, Callable[[], None]]] = {}
-        self._task = asyncio.ensure_future(self._run())
+        self._task: asyncio.Task[None] | None = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(self._query.wait_ms_max / 1000, self.finish)
@@ -296,7 +296,11 @@ class WideFetch(PendingFetch[R]):
         self._something.set()
 
     def _end(self) -> None:
-        self._task.cancel()
+        # Not kept: a cancelled task refers to its frame, which refers to this fetch, and would hold it until the next
+        # full collection.
+        task, self._task = self._task, None
+        assert task is not None, "it ends once"
+        task.cancel()
         for partition, wake in self._waits.values():
             partition.stop_waiting(wake)
         self._waits.clear()

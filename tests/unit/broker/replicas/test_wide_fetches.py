@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from tests.unit.broker.replicas.test_time_slices import TickingLoop, run
 from tests.unit.storage.batches import batch, open_simulated
 
-from flymq.broker.replicas.fetching import WIDE, Fetches, FetchFrom, FetchQuery, PendingFetch
+from flymq.broker.replicas.fetching import WIDE, Fetches, FetchFrom, FetchQuery, PendingFetch, WideFetch
 from flymq.broker.replicas.partition import Partition, PartitionRead
 from flymq.host.clock import ManualClock
 from flymq.host.tasks import InlineThreads, Tasks
@@ -170,6 +171,21 @@ async def test_a_reader_that_is_gone_waits_no_more() -> None:
     topic.append(1)
     await asyncio.sleep(0.01)
     assert fetch.cancelled()
+
+
+async def test_a_reader_that_is_gone_leaves_nothing_for_the_garbage_collector() -> None:
+    topic = Topic()
+    gc.collect()
+    gc.disable()
+    try:
+        fetch = topic.fetch()
+        await asyncio.sleep(0.01)
+        fetch.cancel()
+        del fetch
+        await asyncio.sleep(0.01)
+        assert not [each for each in gc.get_objects() if isinstance(each, WideFetch)]
+    finally:
+        gc.enable()
 
 
 async def test_a_broker_that_closes_completes_it() -> None:
