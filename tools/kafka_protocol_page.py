@@ -45,8 +45,8 @@ _BEHAVIOUR = """\
 - Produce with acks=0 has no response. If it fails, the connection is closed.
 - The records of a batch are checked before it is written. INVALID_RECORD comes with the positions of up to 32 of them,
   from version 8 on; nothing of the batch is written. Compacted topics refuse records without a key like that.
-- A fetch session ends with its connection. A client that uses an older one gets FETCH_SESSION_ID_NOT_FOUND and opens
-  another.
+- A fetch session ends with its connection, or when it has more than 20,000 partitions. A client that uses it later gets
+  FETCH_SESSION_ID_NOT_FOUND and opens another. A partition that a fetch names more than once is read once.
 - Topics are created by Metadata, if the client and `topics.auto_create` allow it, never by Produce.
 - A topic that is deleted and recreated has a new id.
 - `acks=all` is acknowledged once the records are on the disk, not only in the page cache.
