@@ -198,6 +198,16 @@ def decide_init(
     return [(TransactionKey(name), renewed)]
 
 
+def decide_replace(name: str, value: TransactionValue, fresh_producer_id: int, *, now_ms: int) -> list[Entry]:
+    """Give the id another producer id, because entries of it were lost: partitions know later epochs of its producer.
+
+    With an epoch that was in use before, new batches would pass for repetitions of old ones.
+    """
+    assert value.state.is_idle, "an open transaction must be ended first"
+    producer = ProducerIdentity(fresh_producer_id, 0)
+    return [(TransactionKey(name), TransactionValue(producer, value.timeout_ms, changed_at_ms=now_ms))]
+
+
 def decide_begin(name: str, value: TransactionValue, *, keeps_epoch: bool = False, now_ms: int) -> list[Entry]:
     """Begin a transaction. Idempotent until it has written something."""
     if value.state.is_ending:

@@ -43,6 +43,9 @@ BYTES_MAX_BEFORE_LOGIN = 16 << 10
 TURN_S = 0.005
 """How long requests of one connection are served before other connections have their turn."""
 
+AFTER_END_S = 5.0
+"""How long responses are awaited for a client that has closed its sending side."""
+
 FETCHED_AT_ONCE_MAX = 20_000
 """Partitions in fetches in flight on one connection, each of which takes memory until its fetch is complete. With more,
 requests behind them wait."""
@@ -170,8 +173,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more. Requests that it has sent are served."""
+        """The client sends nothing more. Requests that it has sent are served, and it has a while for the responses:
+        most likely it is gone, and a fetch that waits need not wait for it."""
         self._is_at_end = True
+        asyncio.get_running_loop().call_later(AFTER_END_S, self.abort)
         if not self._is_behind:
             self.close_when_sent()
         return True

@@ -83,6 +83,25 @@ def test_sigterm_answers_what_waits_and_exits_with_zero(tmp_path, start):
     assert (next(tmp_path.glob("topics/t~*")) / "0" / "clean").exists()
 
 
+def test_a_client_that_ends_its_side_gets_its_responses_and_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("flymq.gateways.connection.AFTER_END_S", 0.2)
+    with running_broker(tmp_path) as broker:
+        client = RawClient(broker.port)
+        client.ask(CreateTopic(topic="t", partitions=1))
+        client.socket.sendall(encode_request(Ping(id=6)))
+        client.socket.shutdown(socket.SHUT_WR)
+        assert isinstance(client.receive(), Done)
+        assert client.socket.recv(1) == b""
+        client.close()
+        client = RawClient(broker.port)
+        client.socket.settimeout(30)
+        client.socket.sendall(encode_request(Fetch(id=5, partitions=[FetchPartition("t", 0, 0)], max_wait_ms=60_000)))
+        client.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            assert client.socket.recv(1) == b""
+        client.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("round_number", range(3))
 def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_producer(start, round_number):

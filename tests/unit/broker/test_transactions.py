@@ -27,6 +27,7 @@ from flymq.model.errors import (
 )
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
+from flymq.storage.log import Log
 
 PARTS = [TopicPartition("t", number) for number in range(2)]
 DAY_S = 24 * 60 * 60
@@ -190,6 +191,30 @@ def test_an_id_whose_epochs_run_out_goes_on_under_another_producer_id(monkeypatc
         await producer.init()
         assert producer.identity == (2, 0)
         assert [record.value for record in world.read(*PARTS[0])] == [b"0", b"1", b"2", b"3", b"4"]
+
+    in_world(scenario)
+
+
+def test_an_id_whose_last_entries_were_lost_does_not_use_an_epoch_again() -> None:
+    async def scenario(world: World, node: Broker, producer: Producer) -> None:
+        number = node.transactions._number("pay")
+        log = node.replicas.get(TopicPartition("__transactions", number)).log
+        assert isinstance(log, Log)
+        kept = log.end_offset
+        assert producer.identity is not None
+        first = producer.identity.producer_id
+        for value in (b"0", b"1"):
+            await producer.begin()
+            await write(producer, value)
+            await producer.end(commit=True)
+        log.truncate(kept)  # what `flymq repair salvage` leaves of a damaged log
+        await world.restart()
+        await producer.init()
+        assert producer.identity is not None and producer.identity.producer_id != first
+        await producer.begin()
+        await write(producer, b"2")
+        await producer.end(commit=True)
+        assert [record.value for record in world.read(*PARTS[0])] == [b"0", b"1", b"2"]
 
     in_world(scenario)
 

@@ -48,6 +48,7 @@ from flymq.coordination.transactions import (
     decide_complete,
     decide_end,
     decide_init,
+    decide_replace,
     find_ended,
     is_exhausted,
     marker_epoch,
@@ -151,6 +152,22 @@ class Transactions:
                 )
                 self._write(name, entries)
         await self._settle(name for name, value in self._all() if value.state.is_ending)
+        await self._replace_overtaken()
+
+    async def _replace_overtaken(self) -> None:
+        """Replace producer ids of which partitions know later epochs: entries were lost, as from a salvaged log."""
+        owners = {value.producer.producer_id: (name, value) for name, value in self._all() if value.state.is_idle}
+        overtaken: dict[str, TransactionValue] = {}
+        for partition in self._replicas:
+            for producer in partition.log.producers.all():
+                name, value = owners.get(producer.producer_id, ("", None))
+                if value is not None and producer.epoch > value.producer.epoch:
+                    overtaken[name] = value
+        for name, value in overtaken.items():
+            logger.warning("%r has lost entries in %s: its producer gets a new id", name, self._log.topic)
+            fresh = await self._producer_ids.take()
+            if self._table(name).find(name) == value:
+                self._write(name, decide_replace(name, value, fresh, now_ms=self._clock.now_ms()))
 
     async def _settle(self, names: Iterable[str]) -> None:
         """End these transactions. One that is blocked by a failed disk is retried, and does not block the start."""
