@@ -238,8 +238,8 @@ class WideFetch(PendingFetch[R]):
         self._is_over = query.wait_ms_max <= 0
         self._left = query.bytes_max
         self._failed = False  # a partition has an error
-        self._reads = [PartitionRead(wanted.name) for wanted in query.partitions]
-        self._changed: dict[int, None] = dict.fromkeys(range(len(self._reads)))  # positions in the query
+        self._reads: list[PartitionRead] = []  # as many as were read so far, in the order of the query
+        self._changed: dict[int, None] = dict.fromkeys(range(len(query.partitions)))  # positions in the query
         self._something = asyncio.Event()
         self._waits: dict[int, tuple[Partition, Callable[[], None]]] = {}
         self._task: asyncio.Task[None] | None = asyncio.ensure_future(self._run())
@@ -269,12 +269,16 @@ class WideFetch(PendingFetch[R]):
         return self._failed or self._query.bytes_max - self._left >= self._query.bytes_min
 
     def _read_at(self, at: int) -> None:
-        wanted, before = self._query.partitions[at], self._reads[at]
+        wanted, is_first = self._query.partitions[at], at == len(self._reads)
         if not self._is_over:
             self._wait(at, wanted)  # before it is read: nothing that is appended meanwhile is missed
-        if before.slice is not None:
-            self._left += before.slice.length
-        self._reads[at] = read = _read_one(self._find, self._query, wanted, self._left)
+        if not is_first and (before := self._reads[at].slice) is not None:
+            self._left += before.length
+        read = _read_one(self._find, self._query, wanted, self._left)
+        if is_first:
+            self._reads.append(read)
+        else:
+            self._reads[at] = read
         if read.slice is not None:
             self._left -= read.slice.length
         elif read.error is not None:

@@ -6,9 +6,9 @@ No `await` here: an append or a read is one step. Waiting for an fsync is a futu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from flymq.broker.safety import Safe
@@ -77,7 +77,7 @@ class PartitionRead:
     high_watermark: int = -1
     last_stable_offset: int = -1
     start_offset: int = -1
-    aborted: list[tuple[int, int]] = field(default_factory=list)
+    aborted: Sequence[tuple[int, int]] = ()
     """(producer id, first offset) of aborted transactions whose records the reader must skip."""
     error: FlyMQError | None = None
 
@@ -261,7 +261,7 @@ class Partition:
         else:
             end_offset = high_watermark if view is View.UNCOMMITTED else log.end_offset
         found = log.read(offset, bytes_max=bytes_max, end_offset=end_offset)
-        aborted: list[tuple[int, int]] = []
+        aborted: Sequence[tuple[int, int]] = ()
         if found is not None and view is View.COMMITTED:
             aborted = [entry[:2] for entry in log.aborted_between(offset, end_offset)]
         return PartitionRead(self.name, found, high_watermark, last_stable_offset, log.start_offset, aborted)

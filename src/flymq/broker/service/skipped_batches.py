@@ -7,6 +7,7 @@ themselves; a reader over HTTP has no way to, and must not stop at it for ever.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from flymq.model.errors import InvalidBatch
 from flymq.model.names import TopicPartition
@@ -25,7 +26,7 @@ class SkippedBatches:
         self.count = 0
         self._logged: set[tuple[TopicPartition, int]] = set()
 
-    def parse(self, name: TopicPartition, run: bytes, start_offset: int, aborted: list[Aborted]) -> list[Record]:
+    def parse(self, name: TopicPartition, run: bytes, start_offset: int, aborted: Sequence[Aborted]) -> list[Record]:
         """Return the records of a run that can be decoded."""
         while True:
             try:

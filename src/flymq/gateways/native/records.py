@@ -216,7 +216,7 @@ def fetched_partition(read: PartitionRead) -> wire.FetchedPartition:
         read.high_watermark,
         read.last_stable_offset,
         read.start_offset,
-        read.aborted,
+        list(read.aborted),
     )
 
 

@@ -274,7 +274,7 @@ async def test_committed_readers_are_told_which_transactions_were_aborted_and_ot
     partition.append(batch("kept"), Acks.LEADER)
     partition.append_marker(ABORT)
     assert partition.read(0, bytes_max=1 << 20, view=View.COMMITTED).aborted == [(9, 0)]
-    assert partition.read(0, bytes_max=1 << 20, view=View.UNCOMMITTED).aborted == []
+    assert partition.read(0, bytes_max=1 << 20, view=View.UNCOMMITTED).aborted == ()
     assert disk_topic.read(View.COMMITTED) == [b"kept"]
     assert disk_topic.read(View.UNCOMMITTED) == [b"dropped", b"kept"]
 
