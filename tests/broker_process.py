@@ -76,13 +76,13 @@ class BrokerProcess:
 
     def pause(self) -> None:
         """Let it do nothing until `resume`; return when what it has asked of the kernel is done."""
-        self._process.send_signal(signal.SIGSTOP)
-        threads = Path(f"/proc/{self._process.pid}/task")
+        self.process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self.process.pid}/task")
         while any(_state(thread) not in "TXZ" for thread in threads.iterdir()):
             time.sleep(0.001)
 
     def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> int:
         """Stop it in good order; return its exit code, or that of SIGKILL when it does not stop by itself."""
