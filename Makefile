@@ -47,6 +47,7 @@ check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/python -m flymq.gateways.rest.schema.reference --check
 	$(BIN)/python -m flymq.spark.options_reference --check
 	$(BIN)/python tools/kafka_protocol_page.py --check
+	$(BIN)/python tools/kafka_settings_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser for five minutes; ARGS="--minutes 30 --target kafka" for one of them
@@ -70,6 +71,7 @@ docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.gateways.rest.schema.reference
 	$(BIN)/python -m flymq.spark.options_reference
 	$(BIN)/python tools/kafka_protocol_page.py
+	$(BIN)/python tools/kafka_settings_page.py
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-emit-index-url --extra server --extra cli \

@@ -42,7 +42,7 @@ from flymq.wire.native.messages.records import (
 )
 from flymq.wire.native.messages.topics import AlterTopic, CreateTopic, Metadata
 
-Settings = dict[str, str | int | None]
+Settings = dict[str, str | int | float | None]
 
 _MB = 1 << 20
 _ROUNDS = 3
@@ -358,7 +358,7 @@ def _compaction(size: Size) -> list[Row]:
 def fill_keys(directory: Path, keys: int, per_batch: int = 150) -> None:
     """Write each key twice, in segments of 16 MB."""
     with _broker(f"storage.compaction_check_interval_ms={_NEVER}", data_dir=directory) as (_, client):
-        settings: Settings = {"cleanup.policy": "compact", "segment.bytes": 16 * _MB, "min.cleanable.ratio.percent": 1}
+        settings: Settings = {"cleanup.policy": "compact", "segment.bytes": 16 * _MB, "min.cleanable.dirty.ratio": 0.01}
         _ask(client, CreateTopic(topic="table", partitions=1, settings=settings))
         for value in (b"0" * 60, b"1" * 60):
             for first in range(0, keys, per_batch * 16):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from flymq.gateways.kafka.errors import CODES
 from flymq.gateways.kafka.handlers import HANDLERS
-from flymq.gateways.kafka.settings import WITHOUT_EFFECT
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import messages_of
 
@@ -114,9 +113,8 @@ def _requests() -> Iterator[str]:
 
 def _settings() -> Iterator[str]:
     yield "## Topic settings\n"
-    yield "They have Kafka's names. `message.timestamp.type` accepts `CreateTime` and `LogAppendTime`, and"
-    yield "`min.cleanable.dirty.ratio` is `min.cleanable.ratio.percent` here. These are accepted and ignored:\n"
-    yield from (f"- `{name}`" for name in sorted(WITHOUT_EFFECT))
+    yield "They have Kafka's names; `message.timestamp.type` accepts `CreateTime` and `LogAppendTime`."
+    yield "[Kafka's settings](../reference/kafka-settings.md) lists them, with those of brokers and groups."
 
 
 def _errors() -> Iterator[str]:

@@ -121,14 +121,14 @@ def write_known_data(broker: BrokerProcess, seed: int = 0) -> Known:
     """Fill an empty broker; return what it has acknowledged."""
     known, chance = Known(), Random(seed)
     with session(broker) as client:
-        small: dict[str, str | int | None] = {
+        small: dict[str, str | int | float | None] = {
             "persistence": "fsync",
             "segment.bytes": 40_000,
             "index.interval.bytes": 2_000,
         }
         client.ask(CreateTopic(topic=STEADY, partitions=2, settings=small))
         client.ask(CreateTopic(topic=VICTIM, partitions=2, settings=small))
-        compacted = {**small, "cleanup.policy": "compact", "min.cleanable.ratio.percent": 0, "segment.bytes": 4_000}
+        compacted = {**small, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "segment.bytes": 4_000}
         client.ask(CreateTopic(topic=TABLE, partitions=1, settings=compacted))
         _write_table(client, known)
         for part in range(2):

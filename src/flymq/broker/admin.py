@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -74,7 +74,12 @@ class Admin:
         self._tasks = tasks
         self._headroom = headroom
         self._creating: dict[str, asyncio.Future[Topic]] = {}
-        self.defaults = defaults
+        self._defaults = defaults
+
+    @property
+    def defaults(self) -> TopicDefaults:
+        """Defaults and limits of new topics, with what was changed at run time."""
+        return replace(self._defaults, config=self._image.defaults)
 
     # --- create
 
@@ -120,7 +125,7 @@ class Admin:
 
     def may_create(self, name: str) -> bool:
         """Return whether a topic of this name is created on first use."""
-        return self.defaults.auto_create and not is_internal(name)
+        return self._defaults.auto_create and not is_internal(name)
 
     async def _create(self, name: str, spec: TopicSpec) -> Topic:
         """Create a topic in a task: it completes even if the client disconnects, and others may wait for it too."""
@@ -157,8 +162,8 @@ class Admin:
         return topic
 
     def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
-        partitions = partitions or self.defaults.partitions
-        replication_factor = replication_factor or self.defaults.replication_factor
+        partitions = partitions or self._defaults.partitions
+        replication_factor = replication_factor or self._defaults.replication_factor
         self._check_partitions(partitions)
         if replication_factor != 1:
             raise InvalidReplicationFactor(f"{replication_factor} replicas on 1 broker")
@@ -237,17 +242,21 @@ class Admin:
     def _override(self, old: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Overrides, TopicConfig]:
         """Return the overrides of the topic, and all its settings."""
         merged = {name: value for name, value in {**old, **changes}.items() if value is not None}
-        self.defaults.config.with_changes(changes)  # so that an unknown name with the value None is an error too
-        config = self.defaults.config.for_topic(merged)
+        self._image.defaults.with_changes(changes)  # so that an unknown name with the value None is an error too
+        config = self._image.defaults.for_topic(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
             raise InvalidSetting("cleanup.policy 'compact' requires a topic on disk; persistence is 'memory'")
-        plain = config.to_mapping()
-        return {name: plain[name] for name in merged}, config
+        if config.max_compaction_lag_ms < config.min_compaction_lag_ms:
+            raise InvalidSetting(
+                f"max.compaction.lag.ms is {config.max_compaction_lag_ms}, less than min.compaction.lag.ms, which is "
+                f"{config.min_compaction_lag_ms}"
+            )
+        return config.to_overrides(merged), config
 
     def _check_partitions(self, partitions: int) -> None:
-        if not 1 <= partitions <= self.defaults.partitions_max:
+        if not 1 <= partitions <= self._defaults.partitions_max:
             raise InvalidPartitions(
-                f"a topic can have 1 to {self.defaults.partitions_max} partitions, not {partitions}"
+                f"a topic can have 1 to {self._defaults.partitions_max} partitions, not {partitions}"
             )
 
 

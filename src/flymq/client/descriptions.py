@@ -39,7 +39,7 @@ class TopicDescription(NamedTuple):
     internal: bool
     replication_factor: int
     partitions: Sequence[PartitionInfo]
-    settings: Mapping[str, str | int | None]
+    settings: Mapping[str, str | int | float | None]
     overrides: Sequence[str]
 
 

@@ -6,6 +6,7 @@
     gone/<topic id>           name of a deleted topic whose files have not been removed yet
     pid/next                  the next producer id to allocate
     cluster                   id of the cluster, chosen at the first start
+    s/<scope>/<name>          settings changed at run time: of all brokers (s/broker/), of one, of a group
 
 A topic exists when `t/<topic>` does: partitions are written before it and removed with it. Every change is one
 txn, and returns the revision at which it is visible, or raises. image.py reads these keys.
@@ -14,6 +15,7 @@ txn, and returns the revision at which it is visible, or raises. image.py reads 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -31,14 +33,15 @@ from flymq.metadata.store import (
     is_absent,
     modified_at,
 )
-from flymq.model.errors import TopicExists, TopicNotFound
+from flymq.model.errors import MetadataUnavailable, TopicExists, TopicNotFound
 from flymq.model.names import TopicPartition
 
 TOPIC_PREFIX = "t/"
 PARTITION_PREFIX = "p/"
+SETTINGS_PREFIX = "s/"
 _MADE_PREFIX = "made/"
 
-Overrides = dict[str, str | int]
+Overrides = dict[str, str | int | float]
 """The settings that were given for a topic; all others have the broker's defaults."""
 T = TypeVar("T")
 
@@ -61,6 +64,14 @@ class PartitionState(msgspec.Struct, frozen=True):
     leader_epoch: int
     replicas: list[int]
     isr: list[int]
+
+
+class Scope(Enum):
+    """What settings that are changed at run time belong to."""
+
+    BROKER = "broker"
+    """Defaults of topics, for one broker; with an empty name for all brokers."""
+    GROUP = "group"
 
 
 class NewEpoch(NamedTuple):
@@ -172,6 +183,18 @@ class Catalog:
         for some in _blocks(puts):
             await self._store.txn(only_if, some)
 
+    # --- settings changed at run time
+
+    async def put_settings(self, scope: Scope, name: str, old: Overrides, new: Overrides) -> int:
+        """Replace settings, unless they were changed concurrently. Without any left, the key is removed."""
+        key = settings_key(scope, name)
+        unchanged = has_value(key, msgspec.json.encode(old, order="sorted")) if old else is_absent(key)
+        change = Put(key, msgspec.json.encode(new, order="sorted")) if new else Delete(key)
+        result = await self._store.txn([unchanged], [change])
+        if not result.succeeded:
+            raise MetadataUnavailable(f"the settings of {scope.value} {name!r} were changed concurrently")
+        return result.revision
+
     # --- the cluster
 
     async def cluster_id(self, proposed: str) -> str:
@@ -206,6 +229,14 @@ def partition_key(topic_id: UUID, partition: int) -> str:
 def parse_partition_key(key: str) -> tuple[UUID, int]:
     topic_id, _, partition = key.removeprefix(PARTITION_PREFIX).partition("/")
     return UUID(topic_id), int(partition)
+
+
+def settings_key(scope: Scope, name: str) -> str:
+    return f"{SETTINGS_PREFIX}{scope.value}/{name}"
+
+
+def parse_settings(value: bytes) -> Overrides:
+    return msgspec.json.decode(value, type=Overrides)
 
 
 def parse_topic(value: bytes) -> TopicSpec:

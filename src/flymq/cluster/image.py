@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from flymq.cluster.catalog import (
     PARTITION_PREFIX,
+    SETTINGS_PREFIX,
     TOPIC_PREFIX,
+    Overrides,
     PartitionState,
+    Scope,
     TopicSpec,
     parse_partition,
     parse_partition_key,
+    parse_settings,
     parse_topic,
+    settings_key,
 )
 from flymq.metadata.store import EventBatch, MetadataStore
 from flymq.model.errors import (
@@ -31,8 +36,9 @@ from flymq.model.errors import (
     TopicIdNotFound,
     TopicNotFound,
 )
+from flymq.model.kept_settings import KEPT_BY_TOPICS
 from flymq.model.names import TopicPartition, is_internal
-from flymq.model.topic_config import TopicConfig
+from flymq.model.topic_config import BROKER_DEFAULT, TopicConfig
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +67,17 @@ class Topic:
     def is_internal(self) -> bool:
         return is_internal(self.name)
 
+    @property
+    def own_settings(self) -> Mapping[str, str | int | float]:
+        """The settings that were given for this topic, rather than for all."""
+        return {name: value for name, value in self.spec.settings.items() if value != BROKER_DEFAULT}
+
+    @property
+    def settings(self) -> Mapping[str, str | int | float]:
+        """All settings that act, and those without effect that were given for this topic."""
+        kept = {name: value for name, value in self.spec.settings.items() if name in KEPT_BY_TOPICS}
+        return {**self.config.to_mapping(), **kept}
+
     def state(self, partition: int) -> PartitionState:
         if not 0 <= partition < len(self.partitions):
             raise PartitionNotFound(
@@ -81,9 +98,12 @@ class TopicChange:
 class Image:
     """All topics of the cluster at one revision."""
 
-    def __init__(self, store: MetadataStore, defaults: TopicConfig) -> None:
+    def __init__(self, store: MetadataStore, defaults: TopicConfig, *, broker_id: int = 0) -> None:
+        """`defaults` are those in the broker's configuration; settings changed at run time come on top of them."""
         self._store = store
-        self._defaults = defaults
+        self._file_defaults = self.defaults = defaults
+        self._broker_id = broker_id
+        self._settings: dict[str, Overrides] = {}
         self._specs: dict[str, TopicSpec] = {}
         self._states: dict[UUID, dict[int, PartitionState]] = {}
         self._topics: dict[str, Topic] = {}
@@ -134,6 +154,14 @@ class Image:
     def partition_counts(self) -> dict[str, int]:
         return {name: len(topic.partitions) for name, topic in self._topics.items()}
 
+    def settings_of(self, scope: Scope, name: str) -> Overrides:
+        """Return the settings of a broker or a group that were changed at run time."""
+        return self._settings.get(settings_key(scope, name), {})
+
+    def names_with_settings(self, scope: Scope) -> list[str]:
+        prefix = settings_key(scope, "")
+        return sorted(key.removeprefix(prefix) for key in self._settings if key.startswith(prefix))
+
     # --- follow the store
 
     async def load(self) -> None:
@@ -141,14 +169,18 @@ class Image:
         snapshot = await self._store.range(ALL_KEYS)
         specs: dict[str, TopicSpec] = {}
         states: dict[UUID, dict[int, PartitionState]] = {}
+        settings: dict[str, Overrides] = {}
         for found in snapshot.key_values:
             if found.key.startswith(TOPIC_PREFIX):
                 specs[found.key.removeprefix(TOPIC_PREFIX)] = parse_topic(found.value)
             elif found.key.startswith(PARTITION_PREFIX):
                 topic_id, number = parse_partition_key(found.key)
                 states.setdefault(topic_id, {})[number] = parse_partition(found.value)
+            elif found.key.startswith(SETTINGS_PREFIX):
+                settings[found.key] = parse_settings(found.value)
         names = self._topics.keys() | specs.keys()
-        self._specs, self._states = specs, states
+        self._specs, self._states, self._settings = specs, states, settings
+        self._find_defaults()
         self._refresh(sorted(names))
         self._arrived(snapshot.revision)
 
@@ -193,6 +225,13 @@ class Image:
                 topic_id, number = parse_partition_key(key)
                 ids.add(topic_id)
                 self._put_state(topic_id, number, None if found is None else parse_partition(found.value))
+            elif key.startswith(SETTINGS_PREFIX):
+                if found is None:
+                    self._settings.pop(key, None)
+                else:
+                    self._settings[key] = parse_settings(found.value)
+                if self._find_defaults():
+                    changed |= dict.fromkeys(self._topics)
         for topic_id in ids:
             if (topic := self._by_id.get(topic_id.bytes)) is not None:
                 changed[topic.name] = None
@@ -207,6 +246,14 @@ class Image:
         states.pop(number, None)
         if not states:
             del self._states[topic_id]
+
+    def _find_defaults(self) -> bool:
+        """Take over the defaults of topics that were set at run time; return whether they have changed."""
+        before = self.defaults
+        of_all = self.settings_of(Scope.BROKER, "")
+        of_this = self.settings_of(Scope.BROKER, str(self._broker_id))
+        self.defaults = self._file_defaults.with_changes({**of_all, **of_this})
+        return self.defaults != before
 
     def _refresh(self, names: Iterable[str]) -> None:
         """Update topics, then notify the watchers."""
@@ -242,7 +289,7 @@ class Image:
             logger.error("the topic %s is not served: the metadata lacks its partitions %s", name, missing)
             return None
         partitions = tuple(states[number] for number in range(spec.partitions))
-        return Topic(name, spec, self._defaults.for_topic(spec.settings), partitions)
+        return Topic(name, spec, self.defaults.for_topic(spec.settings), partitions)
 
     def _arrived(self, revision: int) -> None:
         assert revision >= self.revision, "revisions only grow"

@@ -1,4 +1,4 @@
-"""Acknowledgements, durability, isolation levels, timestamp types and cleanup policies."""
+"""Acknowledgements, durability, isolation levels, timestamp types, cleanup policies and compression of topics."""
 
 from __future__ import annotations
 
@@ -44,11 +44,33 @@ class CleanupPolicy(Enum):
     DELETE = "delete"
     COMPACT = "compact"
     COMPACT_AND_DELETE = "compact,delete"
+    NONE = ""
+    """Nothing is removed."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> CleanupPolicy | None:
+        """Find a list of policies in any order, with or without spaces."""
+        if not isinstance(value, str):
+            return None
+        normal = ",".join(sorted(policy.strip() for policy in value.split(",")))
+        return None if normal == value else cls(normal)
 
     @property
     def deletes(self) -> bool:
-        return self is not CleanupPolicy.COMPACT
+        return self in (CleanupPolicy.DELETE, CleanupPolicy.COMPACT_AND_DELETE)
 
     @property
     def compacts(self) -> bool:
-        return self is not CleanupPolicy.DELETE
+        return self in (CleanupPolicy.COMPACT, CleanupPolicy.COMPACT_AND_DELETE)
+
+
+class TopicCompression(Enum):
+    """How the batches of a topic are compressed in its log."""
+
+    PRODUCER = "producer"
+    """As the producer sent them."""
+    UNCOMPRESSED = "uncompressed"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"

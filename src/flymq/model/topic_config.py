@@ -1,7 +1,7 @@
 """The settings of a topic: names, descriptions, limits and defaults in one table.
 
 The names are Kafka's (`retention.ms`), so that every protocol uses the same ones; `persistence` and `memory.bytes` are
-FlyMQ's own.
+FlyMQ's own. These are the settings that act. Those of Kafka that have no effect here are in kept_settings.py.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from flymq.model.delivery import CleanupPolicy, Persistence, TimestampType
+from flymq.model.delivery import CleanupPolicy, Persistence, TimestampType, TopicCompression
 from flymq.model.errors import InvalidSetting
+from flymq.model.kept_settings import KEPT_BY_TOPICS
 
 UNLIMITED = -1
+INT64_MAX = (1 << 63) - 1
+"""As the value of a maximum time: no limit."""
+
+BROKER_DEFAULT = "default"
+"""As an override: the broker's default, whatever it is at the time. See `TopicConfig.for_topic`."""
+
 _DAY_MS = 24 * 60 * 60 * 1000
-_INT64_MAX = (1 << 63) - 1
+_HOUR_MS = 60 * 60 * 1000
 
 
-def _setting(name: str, default: Any, text: str, *, low: int = 0, high: int = _INT64_MAX) -> Any:
+def _setting(name: str, default: Any, text: str, *, low: int = 0, high: int = INT64_MAX) -> Any:
     return field(default=default, metadata={"name": name, "text": text, "low": low, "high": high})
 
 
@@ -44,8 +51,8 @@ class TopicConfig:
     cleanup_policy: CleanupPolicy = _setting(
         "cleanup.policy",
         CleanupPolicy.DELETE,
-        "`delete` old records, `compact` to the latest value per key, or both. A compacted topic refuses records "
-        "without a key; those from before it was compacted stay.",
+        "`delete` old records, `compact` to the latest value per key, or both; empty: keep everything. A compacted "
+        "topic refuses records without a key; those from before it was compacted stay.",
     )
     persistence: Persistence = _setting(
         "persistence", Persistence.DISK, "`memory`, `disk` (page cache) or `fsync` (fsync before the acknowledgement)."
@@ -74,17 +81,48 @@ class TopicConfig:
         TimestampType.CREATE,
         "`create`: the producer's time; `append`: the broker's time of the append.",
     )
+    timestamp_before_max_ms: int = _setting(
+        "message.timestamp.before.max.ms",
+        INT64_MAX,
+        "How far in the past the producer's time of a record may lie; a batch with an older one is refused.",
+    )
+    timestamp_after_max_ms: int = _setting(
+        "message.timestamp.after.max.ms",
+        _HOUR_MS,
+        "How far in the future the producer's time of a record may lie; a batch with a later one is refused.",
+    )
+    compression: TopicCompression = _setting(
+        "compression.type",
+        TopicCompression.PRODUCER,
+        "How batches are compressed in the log: `producer` keeps them as they were sent. With a codec, or "
+        "`uncompressed`, the broker compresses those that were sent otherwise again, unless that makes them larger.",
+    )
+    compression_gzip_level: int = _setting(
+        "compression.gzip.level", -1, "Level of `compression.type` gzip, 1 to 9; -1: its default.", low=-1, high=9
+    )
+    compression_lz4_level: int = _setting(
+        "compression.lz4.level", 9, "Level of `compression.type` lz4; 9: its fast mode.", low=1, high=17
+    )
+    compression_zstd_level: int = _setting(
+        "compression.zstd.level", 3, "Level of `compression.type` zstd.", low=-131_072, high=22
+    )
     delete_retention_ms: int = _setting(
         "delete.retention.ms", _DAY_MS, "How long compaction keeps tombstones (deleted keys)."
     )
     min_compaction_lag_ms: int = _setting(
         "min.compaction.lag.ms", 0, "Minimum age of a record before it can be compacted."
     )
-    min_cleanable_ratio_percent: int = _setting(
-        "min.cleanable.ratio.percent",
-        50,
-        "Minimum percentage of uncompacted bytes in a log before it is compacted.",
-        high=100,
+    max_compaction_lag_ms: int = _setting(
+        "max.compaction.lag.ms",
+        INT64_MAX,
+        "Maximum age of a record before its log is compacted, whatever `min.cleanable.dirty.ratio` says.",
+        low=1,
+    )
+    min_cleanable_dirty_ratio: float = _setting(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        "Minimum share of uncompacted bytes in a log before it is compacted.",
+        high=1,
     )
     min_insync_replicas: int = _setting(
         "min.insync.replicas",
@@ -102,37 +140,66 @@ class TopicConfig:
         limits = {"retention.ms", "retention.bytes"}
         given = limits & overrides.keys()
         unlimited = dict.fromkeys(limits - given, UNLIMITED) if given else {}
-        return self.with_changes({**overrides, **unlimited})
+        own = {name: value for name, value in overrides.items() if value != BROKER_DEFAULT}
+        return self.with_changes({**own, **unlimited})
 
     def with_changes(self, changes: Mapping[str, Any]) -> TopicConfig:
         """Return these settings with `changes` by their public names; None resets one to its default."""
-        by_name = {f.metadata["name"]: f for f in fields(self)}
         parsed: dict[str, Any] = {}
         for name, value in changes.items():
-            if name not in by_name:
-                raise InvalidSetting(f"unknown topic setting {name!r}", hint=f"Known: {', '.join(sorted(by_name))}.")
-            f = by_name[name]
-            parsed[f.name] = f.default if value is None else _parse(name, value, f.default, f.metadata)
+            if (kept := KEPT_BY_TOPICS.get(name)) is not None:
+                if value is not None:
+                    kept.parse(value)
+            elif (f := _BY_NAME.get(name)) is None:
+                raise InvalidSetting(
+                    f"unknown topic setting {name!r}", hint=f"Known: {', '.join(sorted((*_BY_NAME, *KEPT_BY_TOPICS)))}."
+                )
+            elif value is None or value == BROKER_DEFAULT:
+                parsed[f.name] = f.default
+            else:
+                parsed[f.name] = _parse(name, value, f.default, f.metadata)
         return replace(self, **parsed)
+
+    def to_overrides(self, given: Mapping[str, Any]) -> dict[str, str | int | float]:
+        """Return the plain values of the settings that a topic has set itself, among them those without effect."""
+        plain = self.to_mapping()
+        found: dict[str, str | int | float] = {}
+        for name, value in given.items():
+            if name in KEPT_BY_TOPICS:
+                found[name] = KEPT_BY_TOPICS[name].parse(value)
+            else:
+                found[name] = BROKER_DEFAULT if value == BROKER_DEFAULT else plain[name]
+        return found
 
     def describe_retention(self) -> str:
         """Return in words how long records are kept."""
+        if self.cleanup_policy is CleanupPolicy.NONE:
+            return "records are kept without limit"
         limits = []
         if self.retention_ms != UNLIMITED:
             limits.append(f"{self.retention_ms / _DAY_MS:g} days")
         if self.retention_bytes != UNLIMITED:
             limits.append(f"{self.retention_bytes / (1 << 20):g} MiB a partition")
-        if not self.cleanup_policy.deletes:
+        if self.cleanup_policy is CleanupPolicy.COMPACT:
             return "compacted: the last value of each key is kept"
         return f"records are kept for {' or '.join(limits)}" if limits else "records are kept without limit"
 
-    def to_mapping(self) -> dict[str, str | int]:
+    def to_mapping(self) -> dict[str, str | int | float]:
         """Return every setting by its public name, as plain values."""
-        plain: dict[str, str | int] = {}
+        plain: dict[str, str | int | float] = {}
         for f in fields(self):
             value = getattr(self, f.name)
             plain[f.metadata["name"]] = value.value if isinstance(value, Enum) else value
         return plain
+
+
+_BY_NAME = {f.metadata["name"]: f for f in fields(TopicConfig)}
+
+
+def describe_topic_setting(name: str) -> str:
+    """Return the description of a setting that acts."""
+    text: str = _BY_NAME[name].metadata["text"]
+    return text
 
 
 def _parse(name: str, value: Any, default: Any, limits: Mapping[str, Any]) -> Any:
@@ -142,10 +209,12 @@ def _parse(name: str, value: Any, default: Any, limits: Mapping[str, Any]) -> An
         except ValueError:
             known = ", ".join(repr(choice.value) for choice in type(default))
             raise InvalidSetting(f"{name} takes one of {known}, not {value!r}") from None
+    low, high = limits["low"], limits["high"]
+    what = "an integer" if type(default) is int else "a number"
     try:
-        number = int(value)
-    except (TypeError, ValueError):
-        raise InvalidSetting(f"{name} takes an integer, not {value!r}") from None
-    if isinstance(value, bool) or not limits["low"] <= number <= limits["high"]:
-        raise InvalidSetting(f"{name} takes an integer from {limits['low']} to {limits['high']}, not {value!r}")
+        number = type(default)(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidSetting(f"{name} takes {what}, not {value!r}") from None
+    if isinstance(value, bool) or not low <= number <= high:
+        raise InvalidSetting(f"{name} takes {what} from {low} to {high}, not {value!r}")
     return number

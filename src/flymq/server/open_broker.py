@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from flymq.broker.service.groups import Groups as GroupService
 from flymq.broker.service.members import Members
 from flymq.broker.service.records import FetchLimits, Records
 from flymq.broker.service.service import Service
+from flymq.broker.service.settings import FileSetting, Settings
 from flymq.broker.service.slow_appends import SlowAppends
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions as TransactionService
@@ -47,6 +48,7 @@ from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import FsyncFailed
 from flymq.server.adoption import adopt_at_start, check_is_empty
 from flymq.server.config import Config, GroupsSettings
+from flymq.server.settings import describe_settings
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
@@ -92,7 +94,7 @@ async def open_broker(at: Workplace) -> Broker:
     await remove_deleted(catalog, directory, at.disk_threads)
     await adopt_at_start(catalog, directory, at.config.broker.id)
     directory.made = await catalog.made()
-    image = Image(store, at.config.topics.defaults)
+    image = Image(store, at.config.topics.defaults, broker_id=at.config.broker.id)
     await image.load()
     at.tasks.spawn("image", image.follow())
     flusher = Flusher(at.flush_threads, at.tasks, at.fsync_failed)
@@ -186,7 +188,7 @@ async def _coordinate(
     cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(host.entropy).hex)
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
     cluster = Cluster(cluster_id, config.broker.id, advertised)
-    service = _service(at, cluster, image, replicas, admin, groups, transactions, producer_ids)
+    service = _service(at, cluster, catalog, image, replicas, admin, groups, transactions, producer_ids)
     return Broker(
         service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, steady_clock, host.clock
     )
@@ -199,9 +201,10 @@ async def _state_log(
     return StateLog(topic, partitions, new_table, replicas, at.host.clock, at.disk_threads, set_aside)
 
 
-def _service(
+def _service(  # noqa: PLR0913  # called once
     at: Workplace,
     cluster: Cluster,
+    catalog: Catalog,
     image: Image,
     replicas: Replicas,
     admin: Admin,
@@ -232,6 +235,7 @@ def _service(
         group_service,
         TransactionService(transactions, producer_ids, image, group_service, gate),
         members,
+        Settings(image, catalog, groups.consumers, gate, _file_settings(config), config.topics.defaults),
         Access(_password_checks(at), config.auth.required, config.auth.users, config.auth.plain_without_tls),
         accounts,
     )
@@ -241,6 +245,16 @@ def _password_checks(at: Workplace) -> PasswordChecks:
     threads = at.host.new_threads("login", CHECKS_AT_ONCE)  # not those of the disk, which a flood of logins would block
     at.undo.callback(threads.close)
     return PasswordChecks(threads, at.host.clock, new_id(at.host.entropy).bytes)
+
+
+def _file_settings(config: Config) -> dict[str, FileSetting]:
+    """Return the settings that clients may see: not those of users and TLS files."""
+    found = {}
+    for setting in describe_settings():
+        if setting.type is not Mapping and not (setting.levels[0] == "tls" and setting.type is Path):
+            value = reduce(getattr, setting.path, config)
+            found[setting.name] = FileSetting(value, value == setting.default)
+    return found
 
 
 def _topic_defaults(config: Config) -> TopicDefaults:

@@ -76,6 +76,8 @@ class Setting:
             number = f"an integer ({self.unit})" if self.unit else "an integer"
             bounds = f" from {self.low} to {self.high}" if self.high < INT64_MAX else f", at least {self.low}"
             return number + bounds
+        if self.type is float:
+            return f"a number from {self.low} to {self.high}"
         if self.type is Path:
             return "the path of an existing file" if self.must_exist else "a path"
         return "a table of user names and password hashes" if self.type is Mapping else "text"
@@ -87,15 +89,15 @@ class Setting:
         if self.type is bool:
             return raw if isinstance(raw, bool) else _BOOLEANS[_text(raw).lower()]
         if issubclass(self.type, Enum):
-            return raw if isinstance(raw, self.type) else self.type(_text(raw))
-        if self.type is int:
+            return self.type(raw)  # `cleanup.policy` may be empty
+        if self.type is int or self.type is float:
             return self._parse_number(raw)
         if self.type is Path:
             return self._parse_path(raw)
         return _parse_users(self.name, raw) if self.type is Mapping else _text(raw)
 
-    def _parse_number(self, raw: Any) -> int:
-        number = raw if isinstance(raw, int) else int(_text(raw))
+    def _parse_number(self, raw: Any) -> int | float:
+        number: int | float = self.type(raw if isinstance(raw, (int, self.type)) else _text(raw))
         if isinstance(raw, bool) or not self.low <= number <= self.high:
             raise ValueError
         return number

@@ -22,7 +22,7 @@ class TopicNote(msgspec.Struct, frozen=True):
     topic_id: UUID
     partitions: int
     replication_factor: int
-    settings: dict[str, str | int]
+    settings: dict[str, str | int | float]
 
 
 def read_topic_note(disk: Disk, folder: Path) -> TopicNote | None:

@@ -111,14 +111,36 @@ def test_settings_change_one_by_one(admin, topic, broker):
         assert client.admin.describe_topic(topic).settings["max.message.bytes"] == 2000
 
 
-def test_settings_that_mean_nothing_here_are_taken_without_effect(admin, topic):
-    create(admin, topic, flush_messages="1", compression_type="producer", preallocate="false")
-    assert "flush.messages" not in configs_of(admin, topic)
+def test_settings_that_mean_nothing_here_are_kept_and_shown(admin, topic):
+    create(admin, topic, flush_messages="1", remote_storage_enable="TRUE", local_retention_ms="5")
+    configs = configs_of(admin, topic)
+    assert [configs[name].value for name in ("flush.messages", "remote.storage.enable", "local.retention.ms")] == [
+        "1",
+        "true",
+        "5",
+    ]
+    assert not configs["flush.messages"].is_default
+    assert (configs["preallocate"].value, configs["preallocate"].is_default) == ("false", True)
 
 
-def test_the_settings_of_the_broker_can_be_read_but_not_changed(admin):
+def test_a_default_of_topics_changes_at_run_time(admin, topic):
+    create(admin, topic)
+    for operation, value, retention_ms in (
+        (AlterConfigOpType.SET, "12345", "12345"),
+        (AlterConfigOpType.DELETE, None, "604800000"),
+    ):
+        change = ConfigEntry("log.retention.ms", value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[change])
+        admin.incremental_alter_configs([resource])[resource].result()
+        assert configs_of(admin, topic)["retention.ms"].value == retention_ms
+
+
+def test_settings_of_the_broker_that_take_effect_at_its_start_can_be_read_but_not_changed(admin):
     resource = ConfigResource(ResourceType.BROKER, "0")
-    assert admin.describe_configs([resource])[resource].result()["num.partitions"].is_read_only
+    found = admin.describe_configs([resource])[resource].result()
+    assert found["num.partitions"].is_read_only
+    assert found["advertised.listeners"].value.startswith("PLAINTEXT://127.0.0.1:")
+    assert found["log.dirs"].value
     change = ConfigEntry("num.partitions", "9", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[change])
     assert code_of(admin.incremental_alter_configs([resource])[resource]) == KafkaError.INVALID_REQUEST

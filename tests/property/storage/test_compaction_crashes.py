@@ -34,7 +34,7 @@ CONFIG = TopicConfig().with_changes(
         "segment.bytes": 1024,
         "index.interval.bytes": 100,
         "delete.retention.ms": KEEP_TOMBSTONES_MS,
-        "min.cleanable.ratio.percent": 0,
+        "min.cleanable.dirty.ratio": 0,
     }
 )
 KEYS = [b"%d" % number for number in range(8)]

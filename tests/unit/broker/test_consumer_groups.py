@@ -11,6 +11,7 @@ from tests.unit.broker.world import World
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.consumer_groups import Place
 from flymq.broker.coordinators.groups import Committer
+from flymq.broker.service.caller import Caller
 from flymq.coordination.consumer_group import JOINS, LEAVES, Heartbeat
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState
@@ -44,6 +45,21 @@ async def beat(
 def numbers(place: Place) -> list[int]:
     assert place.assignment is not None
     return sorted(partition.partition for partition in place.assignment)
+
+
+def test_a_group_may_have_a_session_timeout_and_a_heartbeat_interval_of_its_own() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        changes = {"consumer.session.timeout.ms": 20_000, "consumer.heartbeat.interval.ms": 700}
+        await node.service.settings.alter_group(Caller("test"), "g", changes)
+        await beat(node, "a")
+        assert node.service.groups.beat_interval_ms(Caller("test"), "g") == 700
+        assert node.service.groups.beat_interval_ms(Caller("test"), "other") == 3_000
+        await asyncio.sleep(19)
+        assert list(node.groups.get("g").members) == ["a"]
+        await asyncio.sleep(2)
+        assert list(node.groups.get("g").members) == []
+
+    in_world(scenario)
 
 
 def test_a_member_that_times_out_is_removed_and_another_gets_its_partitions() -> None:

@@ -267,7 +267,7 @@ def test_members_of_two_protocols_can_be_in_one_group(native_leads: bool) -> Non
 
 def test_compaction_of_the_log_changes_nothing() -> None:
     async def scenario(world: World, node: Broker) -> None:
-        await node.admin.alter("__offsets", {"segment.bytes": 1024, "min.cleanable.ratio.percent": 1})
+        await node.admin.alter("__offsets", {"segment.bytes": 1024, "min.cleanable.dirty.ratio": 0.01})
         joined = await join(node)
         committer = Committer(joined.member_id, joined.generation)
         for offset in range(100):

@@ -53,7 +53,7 @@ def test_a_changed_config_leaves_the_old_one_alone() -> None:
         ({"retention.ms": [5]}, "takes an integer"),
         ({"persistence": "paper"}, "takes one of 'memory', 'disk', 'fsync', not 'paper'"),
         ({"cleanup.policy": 7}, "takes one of"),
-        ({"min.cleanable.ratio.percent": 101}, "from 0 to 100"),
+        ({"min.cleanable.dirty.ratio": 1.5}, "from 0 to 1"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused_with_what_is(changes: dict[str, Any], reason: str) -> None:
@@ -71,7 +71,7 @@ def test_a_config_goes_round_through_plain_values() -> None:
     config = TopicConfig().with_changes({"retention.ms": 5, "persistence": "fsync", "cleanup.policy": "compact"})
     plain = config.to_mapping()
     assert TopicConfig().with_changes(plain) == config
-    assert all(isinstance(value, (str, int)) for value in plain.values())
+    assert all(isinstance(value, (str, int, float)) for value in plain.values())
 
 
 def test_every_setting_has_a_name_a_text_and_a_default_that_is_allowed() -> None:

@@ -116,6 +116,8 @@ def _another_value(setting: Setting) -> tuple[Any, str]:
     if setting.type is int:
         number = setting.low if setting.low != setting.default else setting.low + 1
         return number, str(number)
+    if setting.type is float:
+        return 0.25, "0.25"
     return (Path(__file__), __file__) if setting.type is Path else ("text", "text")
 
 
@@ -178,7 +180,7 @@ def test_variables_that_a_container_platform_invents_are_left_alone() -> None:
         ("tls.client_auth", "maybe", "'none', 'optional' or 'required', not 'maybe'"),
         ("tls.cert_file", "/no/such/file.pem", "the path of an existing file, not '/no/such/file.pem'"),
         ("topics.defaults.retention.ms", "-2", "an integer (milliseconds), at least -1, not '-2'"),
-        ("topics.defaults.cleanup.policy", "burn", "'delete', 'compact' or 'compact,delete', not 'burn'"),
+        ("topics.defaults.cleanup.policy", "burn", "'delete', 'compact', 'compact,delete' or '', not 'burn'"),
         ("auth.users", "alice", "a table of user names and password hashes"),
     ],
 )

@@ -33,7 +33,7 @@ KEEP_MS = 1000
 
 
 def open_compacted(**changes: Any) -> tuple[SimulatedDisk, Log]:
-    defaults = {"cleanup_policy": "compact", "delete_retention_ms": KEEP_MS, "min_cleanable_ratio_percent": 0}
+    defaults = {"cleanup_policy": "compact", "delete_retention_ms": KEEP_MS, "min_cleanable_dirty_ratio": 0.0}
     return open_simulated(settings(**{**defaults, **changes}))
 
 
@@ -222,7 +222,7 @@ def test_small_segments_become_one_and_reads_go_on_across() -> None:
 
 
 def test_a_second_run_waits_until_enough_has_changed() -> None:
-    _, log = open_compacted(min_cleanable_ratio_percent=50, segment_bytes=4096)
+    _, log = open_compacted(min_cleanable_dirty_ratio=0.5, segment_bytes=4096)
     append(log, *[batch("x" * 1000, key=f"{number}") for number in range(12)])
     seal(log)
     compact(log)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.state_log import StateLog
 from flymq.broker.safety import Safe
+from flymq.cluster.catalog import Scope
 from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry
@@ -20,6 +21,7 @@ from flymq.coordination.groups import GroupTable
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
 from flymq.model.errors import InvalidRequest
+from flymq.model.group_settings import CONSUMER_HEARTBEAT, CONSUMER_SESSION_TIMEOUT
 from flymq.model.names import TopicPartition
 
 
@@ -57,6 +59,17 @@ class ConsumerGroups:
     def close(self) -> None:
         self._deadlines.close()
 
+    def limits_of(self, name: str) -> GroupLimits:
+        """Return the limits of a group, which may have settings of its own."""
+        own = self._image.settings_of(Scope.GROUP, name)
+        if not own:
+            return self.limits
+        return replace(
+            self.limits,
+            consumer_session_timeout_ms=int(own.get(CONSUMER_SESSION_TIMEOUT, self.limits.consumer_session_timeout_ms)),
+            consumer_heartbeat_ms=int(own.get(CONSUMER_HEARTBEAT, self.limits.consumer_heartbeat_ms)),
+        )
+
     def heartbeat(self, name: str, beat: Heartbeat) -> tuple[Place, Safe]:
         """Process a heartbeat, by which a member joins, stays, changes or leaves."""
         if not beat.member_id and beat.epoch == JOINS:  # older clients do not choose their id
@@ -70,6 +83,7 @@ class ConsumerGroups:
             self._write(name, entries)
         group = table.get(name)
         assert isinstance(group, ConsumerGroup)
+        group.limits = self.limits_of(name)
         if beat.epoch in (LEAVES, IS_AWAY):
             return self._leave(group, beat), self._safe(name)
         if entries := group.decide_member(beat):

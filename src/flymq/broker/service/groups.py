@@ -206,9 +206,10 @@ class Groups:
         self._check_read(caller, group)
         return self._coordinator.consumers.heartbeat(group, beat)
 
-    @property
-    def beat_interval_ms(self) -> int:
-        return self._coordinator.consumers.limits.consumer_heartbeat_ms
+    def beat_interval_ms(self, caller: Caller, group: str) -> int:
+        """Return the heartbeat interval of members of the consumer protocol."""
+        self._check_read(caller, group)
+        return self._coordinator.consumers.limits_of(group).consumer_heartbeat_ms
 
     def listen(self, group: str, member_id: str, listener: MemberListener) -> None:
         """Notify a member that runs on this broker when its group rebalances or has removed it."""

@@ -14,6 +14,7 @@ from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
 from flymq.broker.service.records import Records
+from flymq.broker.service.settings import Settings
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions
 
@@ -26,5 +27,6 @@ class Service:
     groups: Groups
     transactions: Transactions
     members: Members
+    settings: Settings
     access: Access
     accounts: Accounts

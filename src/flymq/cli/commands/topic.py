@@ -109,7 +109,7 @@ def describe(topic: str) -> None:
 @click.option("--unset", "unset", multiple=True, metavar="NAME", help="Reset a setting to the broker's default.")
 def alter(topic: str, assignments: tuple[str, ...], unset: tuple[str, ...]) -> None:
     """Change the settings of a topic."""
-    changes: dict[str, str | int | None] = {**parse_settings(assignments), **dict.fromkeys(unset)}
+    changes: dict[str, str | int | float | None] = {**parse_settings(assignments), **dict.fromkeys(unset)}
     if not changes:
         raise click.UsageError("Nothing to change: give --set NAME=VALUE or --unset NAME.")
     with connect() as client:
@@ -149,7 +149,7 @@ def add_partitions(topic: str, total: int) -> None:
     note(f"Topic {topic} has {counted(total, 'partition')}.")
 
 
-def parse_settings(assignments: Iterable[str]) -> dict[str, str | int | None]:
+def parse_settings(assignments: Iterable[str]) -> dict[str, str | int | float | None]:
     """Parse topic settings from NAME=VALUE; durations and sizes may have a unit."""
     return {name: _plain_amount(name, value) for name, value in map(parse_assignment, assignments)}
 
@@ -166,7 +166,7 @@ def _plain_amount(name: str, value: str) -> str | int:
     return value
 
 
-def _readable(name: str, value: str | int | None) -> str:
+def _readable(name: str, value: str | int | float | None) -> str:
     if not isinstance(value, int) or value < 0:
         return ""
     if name.endswith(".ms") and value >= 1000:

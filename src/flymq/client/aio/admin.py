@@ -32,7 +32,7 @@ from flymq.wire.native.messages.records import (
 )
 from flymq.wire.native.messages.session import Done, Ping
 
-Settings = Mapping[str, str | int | None]
+Settings = Mapping[str, str | int | float | None]
 _POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
 
 

@@ -1,22 +1,21 @@
-"""Describe and alter settings of topics; describe settings of the broker."""
+"""Describe and alter settings of topics, brokers and groups; list what has settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
+from flymq.gateways.kafka.config_resources import ResourceType, find_resource
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
-from flymq.gateways.kafka.settings import Setting, described, to_flymq
-from flymq.model.errors import FlyMQError, InvalidRequest, InvalidSetting
+from flymq.gateways.kafka.settings import Setting
+from flymq.model.errors import FlyMQError, InvalidRequest, InvalidSetting, UnsupportedVersion
+from flymq.model.typed_settings import SettingType
 from flymq.wire.kafka.messages import alter_configs as alteration
 from flymq.wire.kafka.messages import describe_configs as description
 from flymq.wire.kafka.messages import incremental_alter_configs as increment
+from flymq.wire.kafka.messages import list_config_resources as listing
 
-TOPIC, BROKER = 2, 4
-_FROM_BROKER_FILE = 4
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-_LISTS = ("cleanup.policy",)
 
 
 # --- read -----------------------------------------------------------------------------------------------------------
@@ -28,46 +27,20 @@ def describe_configs(
     results = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
+        wanted = resource.configuration_keys
         try:
-            settings = _settings_of(connection, kind, name)
-            wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
-            configs = [_result(each, request) for each in settings if wanted is None or each.name in wanted]
+            settings = find_resource(kind, name).describe(connection)
+            configs = [_result(each, request) for each in settings if not wanted or each.name in wanted]
             results.append(description.DescribeConfigsResult(ErrorCode.NONE, None, kind, name, configs))
         except FlyMQError as error:
             results.append(description.DescribeConfigsResult(code_of(error), error.message, kind, name))
     return description.DescribeConfigsResponse(results=results)
 
 
-def _settings_of(connection: KafkaConnection, kind: int, name: str) -> list[Setting]:
-    service = connection.service
-    if kind == TOPIC:
-        return described(service.topics.get(connection.caller, name))
-    if kind == BROKER and name in ("", str(service.cluster.broker_id)):
-        return _broker_settings(connection)
-    raise InvalidRequest(f"only settings of topics (2) and of broker {service.cluster.broker_id} (4) are supported")
-
-
-def _broker_settings(connection: KafkaConnection) -> list[Setting]:
-    """The broker settings that Kafka's tools read, under Kafka's names."""
-    defaults = connection.service.topics.defaults
-    plain: dict[str, Any] = {
-        "broker.id": connection.service.cluster.broker_id,
-        "num.partitions": defaults.partitions,
-        "default.replication.factor": defaults.replication_factor,
-        "auto.create.topics.enable": str(defaults.auto_create).lower(),
-        "message.max.bytes": defaults.config.max_message_bytes,
-        "log.retention.ms": defaults.config.retention_ms,
-        "log.retention.bytes": defaults.config.retention_bytes,
-        "log.segment.bytes": defaults.config.segment_bytes,
-        "min.insync.replicas": defaults.config.min_insync_replicas,
-    }
-    return [Setting(name, str(value), _FROM_BROKER_FILE, 2, "", read_only=True) for name, value in plain.items()]
-
-
 def _result(setting: Setting, request: description.DescribeConfigsRequest) -> description.DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
-        synonyms = [description.DescribeConfigsSynonym(setting.name, setting.value, setting.source)]
+        synonyms = [description.DescribeConfigsSynonym(*synonym) for synonym in setting.synonyms]
     return description.DescribeConfigsResourceResult(
         setting.name,
         setting.value,
@@ -79,22 +52,48 @@ def _result(setting: Setting, request: description.DescribeConfigsRequest) -> de
     )
 
 
+def list_config_resources(
+    connection: KafkaConnection, request: listing.ListConfigResourcesRequest, version: int
+) -> listing.ListConfigResourcesResponse:
+    """List what has settings. Version 0 asks for subscriptions of client metrics alone."""
+    service, caller = connection.service, connection.caller
+    brokers = [str(service.cluster.broker_id)]
+    names: dict[int, Iterable[str]] = {
+        ResourceType.TOPIC: (topic.name for topic in service.topics.all(caller)),
+        ResourceType.BROKER: brokers,
+        ResourceType.BROKER_LOGGER: brokers,
+        ResourceType.CLIENT_METRICS: (),
+        ResourceType.GROUP: service.settings.groups(caller),
+    }
+    wanted = [ResourceType.CLIENT_METRICS] if version == 0 else request.resource_types or list(names)
+    if unknown := [type_ for type_ in wanted if type_ not in names]:
+        error = UnsupportedVersion(f"unknown types of resources: {unknown}")
+        return listing.ListConfigResourcesResponse(error_code=code_of(error))
+    found = [listing.ConfigResource(name, type_) for type_ in dict.fromkeys(wanted) for name in names[type_]]
+    return listing.ListConfigResourcesResponse(config_resources=found)
+
+
 # --- change ---------------------------------------------------------------------------------------------------------
 
 
 async def alter_configs(
     connection: KafkaConnection, request: alteration.AlterConfigsRequest, _version: int
 ) -> alteration.AlterConfigsResponse:
-    """Replace all settings of a topic: those that are not listed are reset to their defaults."""
+    """Replace all settings of a resource: those that are not listed are reset to their defaults."""
     responses = []
+    repeated = _repeated([(each.resource_type, each.resource_name) for each in request.resources])
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
         try:
-            _check_topic(kind)
-            given = to_flymq({config.name: config.value for config in resource.configs})
-            overrides = connection.service.topics.get(connection.caller, name).spec.settings
-            changes = {**dict.fromkeys(overrides), **given}
-            await connection.service.topics.alter(connection.caller, name, changes, validate_only=request.validate_only)
+            _check_once((kind, name), repeated, [config.name for config in resource.configs])
+            for config in resource.configs:
+                _check_value(config.name, config.value)
+            found = find_resource(kind, name)
+            changes = {
+                **dict.fromkeys(found.own(connection)),
+                **{config.name: config.value for config in resource.configs},
+            }
+            await found.alter(connection, changes, validate_only=request.validate_only)
             responses.append(alteration.AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name))
         except FlyMQError as error:
             responses.append(alteration.AlterConfigsResourceResponse(code_of(error), error.message, kind, name))
@@ -104,36 +103,59 @@ async def alter_configs(
 async def incremental_alter_configs(
     connection: KafkaConnection, request: increment.IncrementalAlterConfigsRequest, _version: int
 ) -> increment.IncrementalAlterConfigsResponse:
-    """Change single settings of a topic."""
+    """Change single settings of a resource."""
     responses = []
+    repeated = _repeated([(each.resource_type, each.resource_name) for each in request.resources])
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
         try:
-            _check_topic(kind)
-            topic = connection.service.topics.get(connection.caller, name)
-            current = {setting.name: setting.value for setting in described(topic)}
-            changes = to_flymq({config.name: _changed(config, current) for config in resource.configs})
-            await connection.service.topics.alter(connection.caller, name, changes, validate_only=request.validate_only)
+            _check_once((kind, name), repeated, [config.name for config in resource.configs])
+            found = find_resource(kind, name)
+            current = {setting.name: setting for setting in found.describe(connection)}
+            changes = {config.name: _changed(config, current) for config in resource.configs}
+            await found.alter(connection, changes, validate_only=request.validate_only)
             responses.append(increment.AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name))
         except FlyMQError as error:
             responses.append(increment.AlterConfigsResourceResponse(code_of(error), error.message, kind, name))
     return increment.IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _check_topic(kind: int) -> None:
-    if kind != TOPIC:
-        raise InvalidRequest("only settings of topics can be changed; those of a broker are in its configuration file")
+def _repeated(names: list[tuple[int, str]]) -> set[tuple[int, str]]:
+    return {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
 
 
-def _changed(config: increment.AlterableConfig, current: Mapping[str, str]) -> str | None:
-    if config.config_operation == _SET:
-        return config.value
-    if config.config_operation == _DELETE:
+def _check_once(resource: tuple[int, str], repeated: set[tuple[int, str]], settings: list[str]) -> None:
+    if resource in repeated:
+        raise InvalidRequest("each resource must appear at most once in a request")
+    if len(set(settings)) < len(settings):
+        raise InvalidRequest("each setting of a resource must appear at most once in a request")
+
+
+def _check_value(name: str, value: str | None) -> str:
+    if value is None:
+        raise InvalidRequest(f"{name} has no value")
+    return value
+
+
+def _changed(config: increment.AlterableConfig, current: Mapping[str, Setting]) -> str | None:
+    """Return the new value of a setting; None resets it."""
+    operation, name = config.config_operation, config.name
+    if operation == _DELETE:
         return None
-    if config.config_operation not in (_APPEND, _SUBTRACT) or config.name not in _LISTS:
-        raise InvalidSetting(f"{config.name} does not support the operation {config.config_operation}")
-    values = [value for value in current[config.name].split(",") if value]
-    named = (config.value or "").split(",")
-    if config.config_operation == _APPEND:
+    given = _check_value(name, config.value)
+    if operation == _SET:
+        return given
+    if operation not in (_APPEND, _SUBTRACT):
+        raise InvalidRequest(f"{name}: unknown operation {operation}")
+    if name not in current:
+        raise InvalidSetting(f"unknown setting {name!r}")
+    if current[name].type is not SettingType.LIST:
+        raise InvalidSetting(f"{name} is not a list, so it can only be set or deleted")
+    values, named = _items(current[name].value or ""), _items(given)
+    if operation == _APPEND:
         return ",".join(dict.fromkeys(values + named))
     return ",".join(value for value in values if value not in named)
+
+
+def _items(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",") if item.strip()]

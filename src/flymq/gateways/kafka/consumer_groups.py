@@ -33,7 +33,7 @@ def heartbeat(
     response = wire.ConsumerGroupHeartbeatResponse(
         member_id=place.member_id,
         member_epoch=place.epoch,
-        heartbeat_interval_ms=groups.beat_interval_ms,
+        heartbeat_interval_ms=groups.beat_interval_ms(connection.caller, request.group_id),
         assignment=_assignment(connection, place),
     )
     return response if safe is None else AnswerLater(safe, lambda _: response)

@@ -52,6 +52,7 @@ LATER: dict[Api, str] = {
     Api.LIST_TRANSACTIONS: "transactions.list_transactions",
     Api.CONSUMER_GROUP_HEARTBEAT: "consumer_groups.heartbeat",
     Api.CONSUMER_GROUP_DESCRIBE: "consumer_groups.describe",
+    Api.LIST_CONFIG_RESOURCES: "configs.list_config_resources",
     Api.DESCRIBE_TOPIC_PARTITIONS: "metadata.describe_topic_partitions",
 }
 """Module and name of handlers that are imported on first use."""

@@ -55,9 +55,7 @@ async def _create_and_respond(
             topics.append(_find(connection, request, each))
             continue
         try:
-            found = await connection.service.topics.get_or_create(
-                connection.caller, each.name, with_kafka_defaults(connection.service.topics.defaults, {})
-            )
+            found = await connection.service.topics.get_or_create(connection.caller, each.name, with_kafka_defaults({}))
             topics.append(_topic(found, request))
         except FlyMQError as error:
             topics.append(MetadataResponseTopic(code_of(error), each.name))

@@ -43,7 +43,7 @@ async def _create(
 ) -> creation.CreatableTopicResult:
     partitions, replicas = _sizes(connection, wanted)
     settings = to_flymq({config.name: config.value for config in wanted.configs})
-    settings = with_kafka_defaults(connection.service.topics.defaults, settings)
+    settings = with_kafka_defaults(settings)
     topic = await connection.service.topics.create(
         connection.caller,
         wanted.name,

@@ -52,8 +52,8 @@ def describe_topic(connection: NativeConnection, request: wire.DescribeTopic) ->
         topic_id=topic.topic_id.bytes,
         internal=topic.is_internal,
         replication_factor=topic.replication_factor,
-        settings=dict(topic.config.to_mapping()),
-        overrides=sorted(topic.spec.settings),
+        settings=dict(topic.settings),
+        overrides=sorted(topic.own_settings),
         partitions=[
             wire.PartitionDescription(
                 info.number,

@@ -19,7 +19,7 @@ from flymq.record.checksum import crc32c
 FORMAT = 1
 SUFFIX = ".json"
 
-Settings: TypeAlias = dict[str, str | int | None]
+Settings: TypeAlias = dict[str, str | int | float | None]
 GroupOffsets: TypeAlias = dict[str, dict[str, dict[int, int]]]
 """The next offset to read: by group, topic and partition."""
 

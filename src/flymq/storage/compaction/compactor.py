@@ -242,7 +242,7 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
     done_offset = log.compacted.end_offset
     dirty = sum(segment.size for segment in chosen if segment.next_offset > done_offset)
     total = sum(segment.size for segment in chosen)
-    if not dirty or dirty * 100 < total * config.min_cleanable_ratio_percent:
+    if not dirty or dirty < total * config.min_cleanable_dirty_ratio:
         return None
     aborted: dict[int, list[tuple[int, int]]] = {}
     for entry in log.aborted_between(0, chosen[-1].next_offset):

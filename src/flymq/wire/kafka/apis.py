@@ -53,6 +53,7 @@ class Api(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -106,6 +107,7 @@ CODECS: dict[Api, Versions] = {
     Api.LIST_TRANSACTIONS: Versions(0, 1),
     Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
+    Api.LIST_CONFIG_RESOURCES: Versions(0, 1),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
 """The versions of the codecs. A gateway may support fewer requests, never other versions."""

@@ -57,7 +57,7 @@ def test_topics_deleted_during_checkpoints_and_compaction_leave_no_error_and_no_
         for number in range(60):
             name = f"topic-{number}"
             policy = ("delete", "compact")[number % 2]
-            settings = {"cleanup.policy": policy, "segment.bytes": 1024, "min.cleanable.ratio.percent": 0}
+            settings = {"cleanup.policy": policy, "segment.bytes": 1024, "min.cleanable.dirty.ratio": 0}
             await node.admin.create(name, partitions=3, settings=settings)
             for partition in node.replicas.of(node.image.get(name)).values():
                 for _ in range(4):

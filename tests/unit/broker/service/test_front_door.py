@@ -17,6 +17,7 @@ from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
 from flymq.broker.service.records import NewRecord, Records
 from flymq.broker.service.service import Service
+from flymq.broker.service.settings import Settings
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions
 from flymq.host.virtual_time import run
@@ -26,7 +27,7 @@ from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 
 CALLER = Caller("test")
-VERBS = (Topics, Records, Groups, Transactions, Members)
+VERBS = (Topics, Records, Groups, Transactions, Members, Settings)
 WITHOUT_CALLER = {
     # what the service's own parts ask each other
     "Records.choose_partition",

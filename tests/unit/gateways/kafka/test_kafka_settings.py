@@ -2,24 +2,18 @@
 
 import pytest
 
-from flymq.gateways.kafka.settings import WITHOUT_EFFECT, to_flymq
-from flymq.model.errors import InvalidSetting
+from flymq.gateways.kafka.broker_settings import BROKER_NAMES, READ_ONLY, to_topic_settings
+from flymq.gateways.kafka.settings import to_flymq, type_of
+from flymq.model.errors import InvalidRequest, InvalidSetting
+from flymq.model.kept_settings import KEPT_BY_TOPICS
 from flymq.model.topic_config import TopicConfig
+from flymq.model.typed_settings import SettingType
 
 
 def test_values_that_are_spelled_otherwise_are_translated() -> None:
-    assert to_flymq(
-        {
-            "retention.ms": "1000",
-            "message.timestamp.type": "LogAppendTime",
-            "min.cleanable.dirty.ratio": "0.25",
-            "cleanup.policy": "delete,compact",
-        }
-    ) == {
+    assert to_flymq({"retention.ms": " 1000 ", "message.timestamp.type": "LogAppendTime"}) == {
         "retention.ms": "1000",
         "message.timestamp.type": "append",
-        "min.cleanable.ratio.percent": 25,
-        "cleanup.policy": "compact,delete",
     }
 
 
@@ -28,16 +22,35 @@ def test_what_brings_a_default_back_stays_so() -> None:
     assert set(settings.values()) == {None}
 
 
-def test_settings_without_effect_are_dropped_and_unknown_ones_are_left_to_be_refused() -> None:
-    assert to_flymq(dict.fromkeys(WITHOUT_EFFECT, "1")) == {}
+def test_unknown_settings_are_refused_by_name() -> None:
     with pytest.raises(InvalidSetting, match=r"no\.such"):
         TopicConfig().with_changes(to_flymq({"no.such": "1"}))
 
 
-def test_no_setting_of_flymq_is_taken_for_one_without_effect() -> None:
-    assert not WITHOUT_EFFECT & TopicConfig().to_mapping().keys()
+def test_a_setting_acts_or_is_kept_but_not_both() -> None:
+    assert not KEPT_BY_TOPICS.keys() & TopicConfig().to_mapping().keys()
 
 
-def test_a_ratio_that_is_no_number_is_named() -> None:
-    with pytest.raises(InvalidSetting, match=r"min\.cleanable\.dirty\.ratio"):
-        to_flymq({"min.cleanable.dirty.ratio": "half"})
+def test_settings_have_the_types_of_kafka() -> None:
+    assert type_of("cleanup.policy") is SettingType.LIST
+    assert type_of("min.cleanable.dirty.ratio") is SettingType.DOUBLE
+    assert type_of("retention.ms") is SettingType.LONG
+    assert type_of("segment.bytes") is SettingType.INT
+    assert type_of("preallocate") is SettingType.BOOLEAN
+    assert type_of("compression.type") is SettingType.STRING
+
+
+def test_broker_settings_are_defaults_of_topics() -> None:
+    assert to_topic_settings({"log.retention.ms": "5", "log.message.timestamp.type": "CreateTime"}) == {
+        "retention.ms": "5",
+        "message.timestamp.type": "create",
+    }
+    assert BROKER_NAMES.keys() <= TopicConfig().to_mapping().keys()
+
+
+def test_a_broker_setting_that_cannot_change_is_told_from_an_unknown_one() -> None:
+    with pytest.raises(InvalidRequest, match=r"num\.partitions"):
+        to_topic_settings({"num.partitions": "5"})
+    with pytest.raises(InvalidSetting, match=r"no\.such"):
+        to_topic_settings({"no.such": "5"})
+    assert not READ_ONLY & set(BROKER_NAMES.values())

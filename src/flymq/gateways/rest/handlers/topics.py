@@ -151,4 +151,4 @@ def _describe(topic: Topic) -> shapes.TopicDescription:
 
 
 def _configuration(topic: Topic) -> shapes.TopicConfiguration:
-    return shapes.TopicConfiguration(dict(topic.config.to_mapping()), sorted(topic.spec.settings))
+    return shapes.TopicConfiguration(dict(topic.settings), sorted(topic.own_settings))

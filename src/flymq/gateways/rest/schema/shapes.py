@@ -24,7 +24,8 @@ TopicName = Annotated[
     str, Meta(extra_json_schema={"pattern": r"^[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", "minLength": 1, "maxLength": 249})
 ]
 Config = Annotated[
-    dict[str, str | int | None], Meta(description="Settings by name, such as `retention.ms`; null for the default.")
+    dict[str, str | int | float | None],
+    Meta(description="Settings by name, such as `retention.ms`; null for the default."),
 ]
 
 
@@ -96,7 +97,7 @@ class TopicDescription(Answer):
     internal: bool
     partitions: int
     replication_factor: int
-    config: dict[str, str | int]
+    config: dict[str, str | int | float]
     overrides: list[str]
     warnings: list[str] | UnsetType = UNSET
 
@@ -122,7 +123,7 @@ class ConfigChanges(Body):
 
 
 class TopicConfiguration(Answer):
-    config: dict[str, str | int]
+    config: dict[str, str | int | float]
     overrides: list[str]
 
 

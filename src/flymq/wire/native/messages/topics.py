@@ -24,7 +24,7 @@ from flymq.wire.native.messages.fields import (
 
 NO_BROKER = -1
 
-Settings = Annotated[dict[str, str | int | None], Meta(max_length=1_000)]
+Settings = Annotated[dict[str, str | int | float | None], Meta(max_length=1_000)]
 
 
 class CreateTopic(Request):

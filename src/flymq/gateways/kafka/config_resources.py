@@ -1,0 +1,127 @@
+"""What has settings in Kafka's protocol: topics, brokers, groups. How each of them is described and altered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import Protocol
+
+from flymq.broker.service.settings import ALL_BROKERS
+from flymq.gateways.kafka.broker_settings import (
+    BROKER_NAMES,
+    describe_all_brokers,
+    describe_broker,
+    origins,
+    to_topic_settings,
+)
+from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.settings import Setting, Source, described, to_flymq
+from flymq.model.errors import InvalidRequest
+from flymq.model.group_settings import GROUP_SETTINGS
+
+Changes = Mapping[str, str | None]
+"""New values by name; None resets a setting to its default."""
+
+
+class ResourceType(IntEnum):
+    """The values are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(Protocol):
+    """Something that has settings."""
+
+    def describe(self, connection: KafkaConnection) -> list[Setting]:
+        """Return its settings, sorted by name."""
+
+    def own(self, connection: KafkaConnection) -> set[str]:
+        """Return the names of the settings that were given for it."""
+
+    async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
+        """Change its settings, or only say whether that could be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResource:
+    name: str
+
+    def describe(self, connection: KafkaConnection) -> list[Setting]:
+        topic = connection.service.topics.get(connection.caller, self.name)
+        return described(topic, partial(origins, connection))
+
+    def own(self, connection: KafkaConnection) -> set[str]:
+        return set(connection.service.topics.get(connection.caller, self.name).own_settings)
+
+    async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
+        topics, ours = connection.service.topics, to_flymq(changes)
+        await topics.alter(connection.caller, self.name, ours, validate_only=validate_only)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerResource:
+    name: str
+    """The broker's id, or empty for all brokers."""
+
+    def describe(self, connection: KafkaConnection) -> list[Setting]:
+        self._check(connection)
+        return describe_all_brokers(connection) if self.name == ALL_BROKERS else describe_broker(connection)
+
+    def own(self, connection: KafkaConnection) -> set[str]:
+        self._check(connection)
+        return {BROKER_NAMES[name] for name in connection.service.settings.of_broker(connection.caller, self.name)}
+
+    async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
+        self._check(connection)
+        settings, ours = connection.service.settings, to_topic_settings(changes)
+        await settings.alter_broker(connection.caller, self.name, ours, validate_only=validate_only)
+
+    def _check(self, connection: KafkaConnection) -> None:
+        broker_id = connection.service.cluster.broker_id
+        if self.name not in (ALL_BROKERS, str(broker_id)):
+            raise InvalidRequest(f"this is broker {broker_id}, not {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResource:
+    name: str
+
+    def describe(self, connection: KafkaConnection) -> list[Setting]:
+        settings = connection.service.settings
+        own, defaults = settings.of_group(connection.caller, self.name), settings.group_defaults
+        found = []
+        for name, known in sorted(GROUP_SETTINGS.items()):
+            default = defaults.get(name, known.default)
+            synonyms = [(name, str(own[name]), Source.GROUP)] if name in own else []
+            synonyms.append((f"group.{name}", default, Source.DEFAULT))
+            _, value, source = synonyms[0]
+            found.append(Setting(name, value, source, known.type, known.text, synonyms=synonyms))
+        return found
+
+    def own(self, connection: KafkaConnection) -> set[str]:
+        return set(connection.service.settings.of_group(connection.caller, self.name))
+
+    async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
+        settings = connection.service.settings
+        await settings.alter_group(connection.caller, self.name, changes, validate_only=validate_only)
+
+
+RESOURCES: dict[int, type[TopicResource] | type[BrokerResource] | type[GroupResource]] = {
+    ResourceType.TOPIC: TopicResource,
+    ResourceType.BROKER: BrokerResource,
+    ResourceType.GROUP: GroupResource,
+}
+
+
+def find_resource(type_: int, name: str) -> Resource:
+    """Return what a request names."""
+    if type_ not in RESOURCES:
+        known = ", ".join(f"{ResourceType(number).name.lower()} ({number})" for number in RESOURCES)
+        raise InvalidRequest(f"resources of the type {type_} have no settings here; these have: {known}")
+    return RESOURCES[type_](name)
