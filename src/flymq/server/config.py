@@ -222,7 +222,7 @@ class StorageSettings:
     """Maintenance of the logs on disk."""
 
     retention_check_interval_ms: int = _setting(60_000, "How often logs are checked for expired segments.", low=1)
-    compaction_check_interval_ms: int = _setting(30_000, "How often logs are checked for compaction.", low=1)
+    compaction_check_interval_ms: int = _setting(15_000, "How often logs are checked for compaction.", low=1)
     checkpoint_interval_ms: int = _setting(60_000, "How often the recovery checkpoint of each log is written.", low=1)
     scrub_interval_ms: int = _setting(
         7 * 24 * 60 * 60 * 1000, "How long to wait before sealed segments are read again to find corruption.", low=1

@@ -245,6 +245,23 @@ def test_a_record_stays_out_of_reach_for_the_lag_it_was_given() -> None:
     assert content(log) == [(1, "a", "2")]
 
 
+def test_a_record_that_waited_too_long_is_compacted_though_little_has_changed() -> None:
+    _, log = open_compacted(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=500, segment_bytes=4096)
+    append(log, *[batch("x" * 1000, key=f"{number}") for number in range(12)])
+    seal(log)
+    compact(log, NOW_MS)
+    append(log, batch("new", key="0"))
+    compactor.roll_late(log, NOW_MS + 499)
+    assert log.segments[-1].size
+    compactor.roll_late(log, NOW_MS + 500)
+    assert not log.segments[-1].size
+    checkpoint(log)
+    assert compactor.plan(log, NOW_MS + 499) is None
+    compact(log, NOW_MS + 500)
+    assert [(offset, key) for offset, key, _ in content(log)][-1] == (12, "0")
+    assert len(content(log)) == 12
+
+
 def test_where_memory_for_keys_runs_out_the_next_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compactor, "KEYS_MAX", 5)
     _, log = open_compacted(segment_bytes=1024)

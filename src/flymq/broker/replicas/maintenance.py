@@ -27,7 +27,7 @@ PRODUCER_EXPIRY_MS = 7 * 24 * 60 * 60 * 1000
 @dataclass(frozen=True, slots=True)
 class MaintenanceIntervals:
     retention_ms: int = 60_000
-    compaction_ms: int = 30_000
+    compaction_ms: int = 15_000
     checkpoint_ms: int = 60_000
 
 
@@ -64,7 +64,10 @@ class Maintenance:
         if log.gate.refusal is not None:
             return  # it would take the space that is left
         async with partition.upkeep:
+            compactor.roll_late(log, now_ms)
             await run_steps(self._threads, log.load_times())
+            if compactor.needs_checkpoint(log, now_ms):
+                await self._flusher.checkpoint(log)
             plan = compactor.plan(log, now_ms)
         if plan is None:
             return

@@ -1,6 +1,7 @@
 """Keep only the last value of each key, in sealed segments, without touching order or offsets.
 
-A run takes three steps, so that the loop is never blocked and a crash at any point leaves the old or the new state:
+Compaction is due when enough bytes were written since the last run (`min.cleanable.dirty.ratio`), or when a record has
+waited for `max.compaction.lag.ms`. A run takes three steps, so that the loop is never blocked and a crash at any point leaves the old or the new state:
 
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
@@ -226,12 +227,24 @@ class CompactionPlan:
         )
 
 
-def plan(log: Log, now_ms: int) -> CompactionPlan | None:
-    """Return what to compact; None when too little has changed since the last time."""
+def roll_late(log: Log, now_ms: int) -> None:
+    """Seal the active segment if its records have waited for `max.compaction.lag.ms`: only sealed ones are compacted."""
+    active = log.segments[-1]
+    if log.failure is None and active.size and _is_late(active, log.config, now_ms):
+        log.roll()
+
+
+def needs_checkpoint(log: Log, now_ms: int) -> bool:
+    """Whether compaction is due, but waits for a checkpoint: what is not durable is not compacted."""
+    due = _due(log, now_ms, log.end_offset)
+    return bool(due) and due[-1].next_offset > log.recovery_offset
+
+
+def _due(log: Log, now_ms: int, end_offset: int) -> list[Segment]:
+    """Return the segments before `end_offset` to compact; none when too little has changed since the last time."""
     config = log.config
     if not config.cleanup_policy.compacts or log.failure is not None:
-        return None
-    end_offset = log.recovery_offset
+        return []
     if (first_open := log.producers.first_open_offset) is not None:
         end_offset = min(end_offset, first_open)
     chosen: list[Segment] = []
@@ -239,10 +252,30 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
         if segment.next_offset > end_offset or now_ms - segment.max_timestamp < config.min_compaction_lag_ms:
             break
         chosen.append(segment)
-    done_offset = log.compacted.end_offset
-    dirty = sum(segment.size for segment in chosen if segment.next_offset > done_offset)
-    total = sum(segment.size for segment in chosen)
-    if not dirty or dirty < total * config.min_cleanable_dirty_ratio:
+    dirty = [segment for segment in chosen if segment.next_offset > log.compacted.end_offset]
+    dirty_bytes, total_bytes = (sum(segment.size for segment in some) for some in (dirty, chosen))
+    if not dirty_bytes:
+        return []
+    is_enough = dirty_bytes >= total_bytes * config.min_cleanable_dirty_ratio
+    return chosen if is_enough or _is_late(dirty[0], config, now_ms) else []
+
+
+def _is_late(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
+    """Whether the first record of a segment has waited for `max.compaction.lag.ms`.
+
+    When it came is known while the broker runs. After a restart it is the latest time of the segment, which was sealed
+    no later than that lag after its first record.
+    """
+    oldest_ms, written_ms = segment.max_timestamp, segment.written_since_ms
+    if written_ms is not None:
+        oldest_ms = written_ms if oldest_ms < 0 else min(oldest_ms, written_ms)  # -1: no record has a time
+    return now_ms - oldest_ms >= config.max_compaction_lag_ms
+
+
+def plan(log: Log, now_ms: int) -> CompactionPlan | None:
+    """Return what to compact; None when too little has changed since the last time."""
+    chosen = _due(log, now_ms, log.recovery_offset)
+    if not chosen:
         return None
     aborted: dict[int, list[tuple[int, int]]] = {}
     for entry in log.aborted_between(0, chosen[-1].next_offset):
@@ -250,11 +283,11 @@ def plan(log: Log, now_ms: int) -> CompactionPlan | None:
     return CompactionPlan(
         disk=log.disk,
         directory=log.directory,
-        config=config,
+        config=log.config,
         now_ms=now_ms,
         truncations=log.truncations,
         ranges=[(segment.base_offset, segment.next_offset) for segment in chosen],
-        done_offset=done_offset,
+        done_offset=log.compacted.end_offset,
         aborted=aborted,
         producer_ends={
             producer.producer_id: producer.window[-1].last_offset if producer.window else -1

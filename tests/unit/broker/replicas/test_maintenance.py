@@ -76,7 +76,7 @@ def test_a_corrupt_batch_that_compaction_meets_is_reported_once_and_nothing_is_l
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(world: World, node: Broker) -> None:
-        settings = {"cleanup.policy": "compact", "segment.bytes": 1024, "min.cleanable.ratio.percent": 0}
+        settings = {"cleanup.policy": "compact", "segment.bytes": 1024, "min.cleanable.dirty.ratio": 0}
         await node.admin.create("table", partitions=1, settings=settings)
         for _ in range(4):
             produce(world, "table", key=b"key")
@@ -93,6 +93,50 @@ def test_a_corrupt_batch_that_compaction_meets_is_reported_once_and_nothing_is_l
         assert message.startswith(f"corrupt batch: {paths[1]} at byte 0")
         assert len(log.damage) == 1 and log.failure is None
         assert [segment.path for segment in log.segments] == paths
+
+    in_world(scenario)
+
+
+def test_compaction_does_not_wait_for_the_next_checkpoint() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        settings = {"cleanup.policy": "compact", "segment.bytes": 1024, "min.cleanable.dirty.ratio": 0}
+        await node.admin.create("orders", partitions=1, settings=settings)
+        for number in range(20):
+            world.partition("orders").append(encode_batch([(b"key", b"%d" % number * 300)]), Acks.LEADER)
+        threads = world.machine.host.new_threads("disk", 1)
+        maintenance = Maintenance(node.replicas, node.flusher, threads, node.steady_clock)
+        await maintenance.compact(world.partition("orders"))
+        assert len(world.read("orders", 0)) < 5
+
+    in_world(scenario)
+
+
+def test_a_record_is_compacted_after_the_lag_it_was_given_though_its_segment_is_not_full() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        settings = {"cleanup.policy": "compact", "max.compaction.lag.ms": 60_000, "min.cleanable.dirty.ratio": 1}
+        await node.admin.create("orders", partitions=1, settings=settings)
+        tasks = start_maintenance(world, node, interval_ms=1_000)
+        for value in (b"old", b"new"):
+            world.partition("orders").append(encode_batch([(b"key", value)]), Acks.LEADER)
+        await asyncio.sleep(55)
+        assert len(world.read("orders", 0)) == 2
+        await asyncio.sleep(10)
+        assert [record.value for record in world.read("orders", 0)] == [b"new"]
+        await tasks.close()
+
+    in_world(scenario)
+
+
+def test_a_topic_without_a_cleanup_policy_keeps_everything() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        settings = {"cleanup.policy": "", "segment.bytes": 1024, "retention.bytes": 1000, "retention.ms": 1}
+        await node.admin.create("orders", partitions=1, settings=settings)
+        tasks = start_maintenance(world, node, interval_ms=100)
+        for _ in range(20):
+            produce(world, "orders", 600, key=b"key")
+            await asyncio.sleep(1)
+        await tasks.close()
+        assert len(world.read("orders", 0)) == 20
 
     in_world(scenario)
 
