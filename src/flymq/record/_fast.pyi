@@ -17,5 +17,6 @@ from flymq.record._plain import parse_columns as parse_columns
 from flymq.record._plain import parse_pairs as parse_pairs
 from flymq.record._plain import parse_records as parse_records
 from flymq.record._plain import parse_rows as parse_rows
+from flymq.record._plain import untimely_records as untimely_records
 
 def sip_hash(data: bytes, secret: int, other_secret: int, /) -> bytes: ...

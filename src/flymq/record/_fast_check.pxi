@@ -175,3 +175,17 @@ def keyless_records(section, Py_ssize_t limit):
             out.append(index)
         index += 1
     return out
+
+
+def untimely_records(section, object earliest_ms, object latest_ms, Py_ssize_t limit):
+    """Return the positions of the first records whose time lies outside of these; -1, no time, does not."""
+    cdef Parsed parsed
+    cdef Walk walk = Walk(section, 0)
+    cdef int64_t earliest = max(earliest_ms, -1 << 63), latest = min(latest_ms, (1 << 63) - 1)
+    cdef int64_t index = 0
+    cdef list out = []
+    while len(out) < limit and walk.advance(&parsed):
+        if parsed.timestamp != -1 and not earliest <= parsed.timestamp <= latest:
+            out.append(index)
+        index += 1
+    return out

@@ -444,6 +444,12 @@ def keyless_records(section: Section, limit: int) -> list[int]:
     return list(islice((index for index, row in enumerate(_walk(section, 0)) if row[2] is None), limit))
 
 
+def untimely_records(section: Section, earliest_ms: int, latest_ms: int, limit: int) -> list[int]:
+    """Return the positions of the first records whose time lies outside of these; -1, no time, does not."""
+    times = enumerate(row[1] for row in _walk(section, 0))
+    return list(islice((index for index, time in times if time != -1 and not earliest_ms <= time <= latest_ms), limit))
+
+
 def _check_record(data: bytes, at: int, end: int, index: int, base_timestamp: int) -> tuple[int, int]:
     """Return the timestamp of one record and the size of its key."""
     if at == end:

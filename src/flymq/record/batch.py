@@ -144,11 +144,24 @@ def with_delete_horizon(header: BatchHeader, horizon_ms: int) -> BatchHeader:
     return header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=horizon_ms)
 
 
-def seal(buffer: bytearray, header: BatchHeader, compression: Compression) -> bytearray:
+def recompress(
+    batch: Buffer,
+    header: BatchHeader,
+    compression: Compression,
+    *,
+    level: int | None = None,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> bytearray:
+    """Return a checked batch with another compression, or without if that makes it larger. `header` may be changed."""
+    records = decompress(memoryview(batch)[HEADER_SIZE:], header.compression, decompressed_bytes_max)
+    return seal(bytearray(HEADER_SIZE) + records, header, compression, level)
+
+
+def seal(buffer: bytearray, header: BatchHeader, compression: Compression, level: int | None = None) -> bytearray:
     """Compress the records in `buffer` if that makes them smaller, and write `header` into the space before them."""
     attributes = header.attributes & ~COMPRESSION_MASK
     if compression is not Compression.NONE:
-        packed = compress(memoryview(buffer)[HEADER_SIZE:], compression)
+        packed = compress(memoryview(buffer)[HEADER_SIZE:], compression, level)
         if HEADER_SIZE + len(packed) < len(buffer):
             buffer = bytearray(HEADER_SIZE) + packed
             attributes |= compression

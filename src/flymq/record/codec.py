@@ -26,6 +26,7 @@ try:
         parse_pairs,
         parse_records,
         parse_rows,
+        untimely_records,
     )
 
     COMPILED = True
@@ -49,6 +50,7 @@ except ImportError:
         parse_pairs,
         parse_records,
         parse_rows,
+        untimely_records,
     )
 
     COMPILED = False
@@ -73,4 +75,5 @@ __all__ = [
     "parse_pairs",
     "parse_records",
     "parse_rows",
+    "untimely_records",
 ]

@@ -50,9 +50,9 @@ def compression_named(name: str) -> Compression:
         raise UnsupportedCompression(f"unknown compression {name!r}") from None
 
 
-def compress(data: Buffer, compression: Compression) -> Buffer:
-    """Return `data` compressed; `data` itself for NONE."""
-    return data if compression is Compression.NONE else _PACK[compression](data)
+def compress(data: Buffer, compression: Compression, level: int | None = None) -> Buffer:
+    """Return `data` compressed; `data` itself for NONE. Snappy has no levels."""
+    return data if compression is Compression.NONE else _PACK[compression](data, level)
 
 
 def decompress(data: Buffer, compression: int, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -94,8 +94,8 @@ def _check_bound(size: int, decompressed_bytes_max: int) -> None:
         raise DecompressedTooLarge(f"the records may decompress to more than {decompressed_bytes_max} bytes")
 
 
-def _gzip(data: Buffer) -> Buffer:
-    return zlib.compress(data, GZIP_LEVEL, _GZIP_WINDOW_BITS)
+def _gzip(data: Buffer, level: int | None) -> Buffer:
+    return zlib.compress(data, GZIP_LEVEL if level is None else level, _GZIP_WINDOW_BITS)
 
 
 def _gunzip(data: Buffer, decompressed_bytes_max: int) -> Buffer:
@@ -117,7 +117,7 @@ def _gunzip(data: Buffer, decompressed_bytes_max: int) -> Buffer:
     return b"".join(parts)
 
 
-def _snappy(data: Buffer) -> Buffer:
+def _snappy(data: Buffer, _level: int | None) -> Buffer:
     return memoryview(cramjam.snappy.compress_raw(data))
 
 
@@ -159,8 +159,10 @@ def _unsnappy_block(data: Buffer, decompressed_bytes_max: int) -> Buffer:
     return memoryview(cramjam.snappy.decompress_raw(data))
 
 
-def _lz4(data: Buffer) -> Buffer:
-    frame = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
+def _lz4(data: Buffer, level: int | None) -> Buffer:
+    frame = cramjam.lz4.Compressor(
+        level=LZ4_LEVEL if level is None else level, content_checksum=False, block_linked=False
+    )
     frame.compress(bytes(data))  # it takes nothing else
     return memoryview(frame.finish())
 
@@ -170,8 +172,8 @@ def _unlz4(data: Buffer, decompressed_bytes_max: int) -> Buffer:
     return _unpack_into(cramjam.lz4.decompress_into, data, size_max, decompressed_bytes_max)
 
 
-def _zstd(data: Buffer) -> Buffer:
-    return memoryview(cramjam.zstd.compress(data, ZSTD_LEVEL))
+def _zstd(data: Buffer, level: int | None) -> Buffer:
+    return memoryview(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 
 
 def _unzstd(data: Buffer, decompressed_bytes_max: int) -> Buffer:
@@ -188,7 +190,7 @@ def _unpack_into(
     return memoryview(out)[: unpack(data, out)]
 
 
-_PACK: dict[int, Callable[[Buffer], Buffer]] = {
+_PACK: dict[int, Callable[[Buffer, int | None], Buffer]] = {
     Compression.GZIP: _gzip,
     Compression.SNAPPY: _snappy,
     Compression.LZ4: _lz4,

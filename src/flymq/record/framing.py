@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flymq.model.errors import KeyRequired
+from flymq.model.errors import InvalidTimestamp, KeyRequired
 from flymq.record import codec
 from flymq.record.compression import Compression, decompress, decompressed_bytes_bound
 from flymq.record.header import HEADER_SIZE, BatchHeader, Buffer
@@ -42,6 +42,22 @@ def key_required(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int
     indexes = codec.keyless_records(section, _NAMED_MAX)
     named = ", ".join(map(str, indexes))
     return KeyRequired(f"records of a compacted topic need a key; without one: {named} of the batch", indexes=indexes)
+
+
+def untimely(
+    batch: Buffer, header: BatchHeader, earliest_ms: int, latest_ms: int, decompressed_bytes_max: int
+) -> InvalidTimestamp | None:
+    """Return the error that names the records with a time outside of these, in a batch that was checked."""
+    payload = _payload(batch, header, decompressed_bytes_max)
+    section = Section(payload, header.record_count, 0, header.last_offset_delta, header.base_timestamp, None)
+    indexes = codec.untimely_records(section, earliest_ms, latest_ms, _NAMED_MAX)
+    if not indexes:
+        return None
+    named = ", ".join(map(str, indexes))
+    return InvalidTimestamp(
+        f"the topic takes times from {earliest_ms} to {latest_ms} ms; others: records {named} of the batch",
+        indexes=indexes,
+    )
 
 
 def _payload(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:

@@ -215,7 +215,7 @@ def _service(  # noqa: PLR0913  # called once
     """Build the front door."""
     config, accounts, gate, clock = at.config, at.accounts, Gate(), at.host.clock
     limits = FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max)
-    slow_appends = SlowAppends(at.host.new_threads("records", 1))
+    slow_appends = SlowAppends(at.host.new_threads("records", 1), clock)
     at.undo.push_async_callback(slow_appends.close)
     records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits, slow_appends)
     group_service = GroupService(groups, records, gate, clock)

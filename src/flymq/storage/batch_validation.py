@@ -7,9 +7,10 @@ which that takes long (`check_cost`) are checked in a thread first, by `check_in
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from flymq.model.delivery import TimestampType
+from flymq.model.delivery import TimestampType, TopicCompression
 from flymq.model.errors import (
     DecompressedTooLarge,
     EmptyBatch,
@@ -19,10 +20,11 @@ from flymq.model.errors import (
     UnsupportedCompression,
 )
 from flymq.model.topic_config import TopicConfig
+from flymq.record.batch import recompress
 from flymq.record.codec import COMPILED, assign_batch
 from flymq.record.compression import Compression, decompressed_bytes_bound
 from flymq.record.control import parse_marker
-from flymq.record.framing import check_framing, key_required
+from flymq.record.framing import check_framing, key_required, untimely
 from flymq.record.header import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -34,6 +36,7 @@ from flymq.record.header import (
     BatchHeader,
     Buffer,
     check_batch,
+    parse_header,
     set_log_append_time,
     set_max_timestamp,
     split_batches,
@@ -54,6 +57,29 @@ CHECK_COST_MAX = 1 << 20
 _DECOMPRESSED_BYTE_COST = 1.0 if COMPILED else 50.0
 _UNCOMPRESSED_BYTE_COST = 0.25 if COMPILED else 50.0
 """Compiled code walks over four bytes in the time in which one is decompressed; in plain Python the walk is slowest."""
+
+
+_CODECS = {
+    TopicCompression.UNCOMPRESSED: Compression.NONE,
+    TopicCompression.GZIP: Compression.GZIP,
+    TopicCompression.SNAPPY: Compression.SNAPPY,
+    TopicCompression.LZ4: Compression.LZ4,
+    TopicCompression.ZSTD: Compression.ZSTD,
+}
+_LZ4_FAST = 9  # Kafka's default level stands for the fast mode, not for the ninth level
+
+
+def _no_level(_config: TopicConfig) -> int | None:
+    return None
+
+
+_LEVELS: dict[TopicCompression, Callable[[TopicConfig], int | None]] = {
+    TopicCompression.GZIP: lambda config: config.compression_gzip_level,
+    TopicCompression.LZ4: lambda config: (
+        None if config.compression_lz4_level == _LZ4_FAST else config.compression_lz4_level
+    ),
+    TopicCompression.ZSTD: lambda config: config.compression_zstd_level,
+}
 
 
 class CheckedBatches(bytes):
@@ -100,7 +126,7 @@ def admit(
         raise EmptyBatch("no batch to append")
     pieces: list[Buffer] = []
     headers: list[BatchHeader] = []
-    position, size = 0, len(view)
+    position, size, written = 0, len(view), 0
     while position < size:
         assigned, header = assign_batch(view, position, next_offset, leader_epoch)
         batch_size = header.size
@@ -112,21 +138,19 @@ def admit(
             if (known := producers.find_duplicate(header)) is not None:
                 append_time_ms = known.timestamp if config.timestamp_type is TimestampType.LOG_APPEND else NO_TIMESTAMP
                 return Appended(known.base_offset, known.last_offset, append_time_ms, True)
-        timed = None
-        if not is_checked:
-            max_timestamp = _check_records(view[start:position], header, config)
-            if max_timestamp != header.max_timestamp:
-                timed = _with_max_timestamp(view[start:position], header, max_timestamp)
+        changed = None if is_checked else _prepare(view[start:position], header, config, now_ms)
         if config.timestamp_type is TimestampType.LOG_APPEND:
-            timed = _with_append_time(view[start:position], header, now_ms)
-        if timed is None:
+            changed = _with_append_time(view[start:position] if changed is None else changed, now_ms)
+        if changed is None:
             pieces += (assigned, view[start + _ASSIGNED_BYTES : position])
+            written += batch_size
         else:
-            assigned, header = assign_batch(timed, 0, next_offset, leader_epoch)
-            pieces += (assigned, timed[_ASSIGNED_BYTES:])
+            assigned, header = assign_batch(changed, 0, next_offset, leader_epoch)
+            pieces += (assigned, changed[_ASSIGNED_BYTES:])
+            written += header.size
         headers.append(header)
         next_offset = header.next_offset
-    return Admitted(pieces, headers, size)
+    return Admitted(pieces, headers, written)
 
 
 def check_cost(batches: Buffer) -> int:
@@ -156,17 +180,23 @@ def check_cost(batches: Buffer) -> int:
     return cost
 
 
-def check_in_thread(batches: bytes, config: TopicConfig) -> CheckedBatches:
-    """Do for batches that take long what `admit` does for others: check their records, correct the latest time."""
+def must_recompress(batches: Buffer, config: TopicConfig) -> bool:
+    """Whether a batch has another compression than its topic. Of several batches, the first one tells."""
+    if config.compression is TopicCompression.PRODUCER or len(batches) < HEADER_SIZE:
+        return False
+    return batches[ATTRIBUTES_AT + 1] & COMPRESSION_MASK != _CODECS[config.compression]
+
+
+def check_in_thread(batches: bytes, config: TopicConfig, now_ms: int) -> CheckedBatches:
+    """Do for batches that take long what `admit` does for others: check their records, correct what must be."""
     checked: list[Buffer] = []
     position = 0
     while position < len(batches):
         header = check_batch(batches, position)
         _check_from_client(header, config)
         batch = memoryview(batches)[position : position + header.size]
-        max_timestamp = _check_records(batch, header, config)
-        is_right = max_timestamp == header.max_timestamp
-        checked.append(batch if is_right else _with_max_timestamp(batch, header, max_timestamp))
+        changed = _prepare(batch, header, config, now_ms)
+        checked.append(batch if changed is None else changed)
         position += header.size
     return CheckedBatches(b"".join(checked))
 
@@ -241,11 +271,37 @@ def _check_attributes(header: BatchHeader) -> None:
         raise InvalidBatch("a transactional batch needs a producer id")
 
 
-def _check_records(batch: memoryview, header: BatchHeader, config: TopicConfig) -> int:
+def _prepare(batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int) -> memoryview | None:
+    """Check the records of a batch; return it with the right latest time and compression, None if it has them."""
+    max_timestamp = _check_records(batch, header, config, now_ms)
+    if config.compression is not TopicCompression.PRODUCER and header.compression != _CODECS[config.compression]:
+        return _recompressed(batch, header._replace(max_timestamp=max_timestamp), config)
+    return None if max_timestamp == header.max_timestamp else _with_max_timestamp(batch, header, max_timestamp)
+
+
+def _recompressed(batch: memoryview, header: BatchHeader, config: TopicConfig) -> memoryview:
+    level = _LEVELS.get(config.compression, _no_level)(config)
+    codec = _CODECS[config.compression]
+    found = recompress(batch, header, codec, level=level, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    if len(found) > config.max_message_bytes:
+        raise MessageTooLarge(
+            f"the batch has {len(found)} bytes with compression.type {config.compression.value}, "
+            f"the topic takes {config.max_message_bytes}"
+        )
+    return memoryview(found)
+
+
+def _check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int) -> int:
     """Return the latest time of the records, which are valid and may enter a topic with these settings."""
     max_timestamp, keyless = check_framing(batch, header, DECOMPRESSED_BYTES_MAX)
     if keyless and config.cleanup_policy.compacts:
         raise key_required(batch, header, DECOMPRESSED_BYTES_MAX)
+    if config.timestamp_type is TimestampType.CREATE:
+        earliest_ms, latest_ms = now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
+        if max_timestamp > latest_ms or earliest_ms >= 0:  # else no record can have an earlier time
+            error = untimely(batch, header, earliest_ms, latest_ms, DECOMPRESSED_BYTES_MAX)
+            if error is not None:
+                raise error
     return max_timestamp
 
 
@@ -256,7 +312,7 @@ def _with_max_timestamp(batch: memoryview, header: BatchHeader, max_timestamp: i
     return memoryview(copy)
 
 
-def _with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> memoryview:
+def _with_append_time(batch: memoryview, now_ms: int) -> memoryview:
     copy = bytearray(batch)
-    set_log_append_time(copy, 0, header, now_ms)
+    set_log_append_time(copy, 0, parse_header(copy), now_ms)
     return memoryview(copy)

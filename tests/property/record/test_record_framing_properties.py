@@ -191,3 +191,18 @@ def test_mutated_batches_pass_as_records_that_can_be_read_or_are_refused_by_name
         except InvalidBatch:
             continue
         assert len(parse_batch(changed)) == 12
+
+
+@given(records, st.integers(-5, 10), st.integers(-5, 10), st.integers(1, 8))
+def test_both_codecs_name_the_same_untimely_records(
+    entries: list[Any], earliest_ms: int, latest_ms: int, limit: int
+) -> None:
+    payload, base_timestamp, _ = _fast.encode_records(entries, 0, 5)
+    section = Section(payload, len(entries), 0, len(entries) - 1, base_timestamp, None)
+    found = _plain.untimely_records(section, earliest_ms, latest_ms, limit)
+    assert _fast.untimely_records(section, earliest_ms, latest_ms, limit) == found
+    times = [row.timestamp_ms for row in _plain.parse_records([section], 0)]
+    assert (
+        found
+        == [index for index, time in enumerate(times) if time != -1 and not earliest_ms <= time <= latest_ms][:limit]
+    )

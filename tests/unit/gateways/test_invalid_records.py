@@ -102,3 +102,16 @@ def test_a_wrong_checksum_stays_a_corrupt_message() -> None:
         assert (part.error_code, part.record_errors) == (ErrorCode.CORRUPT_MESSAGE, [])
 
     in_world(scenario)
+
+
+def test_records_with_a_time_too_far_ahead_are_named_one_by_one() -> None:
+    async def scenario(_: World, node: Broker) -> None:
+        now_ms = node.clock.now_ms()
+        entries = [(b"k", b"v", (), time) for time in (now_ms, now_ms + 3_700_000, -1, now_ms + 3_800_000)]
+        sent = bytes(encode_batch(entries))
+        part = await ask_kafka(node, "orders", sent)
+        assert part.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [each.batch_index for each in part.record_errors] == [1, 3]
+        assert (await ask_native(node, "orders", sent)).error.code == "INVALID_TIMESTAMP"
+
+    in_world(scenario)

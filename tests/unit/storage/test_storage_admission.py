@@ -15,23 +15,34 @@ from tests.unit.storage.batches import (
     open_simulated,
     poison,
     records,
+    runs,
     settings,
     with_payload,
 )
 
 from flymq.host.tasks import run_steps_here
+from flymq.model.delivery import TopicCompression
 from flymq.model.errors import (
     CorruptBatch,
     DecompressedTooLarge,
     EmptyBatch,
+    FlyMQError,
     InvalidBatch,
     InvalidRecord,
+    InvalidTimestamp,
     KeyRequired,
+    MessageTooLarge,
 )
 from flymq.record.batch import encode_batch
 from flymq.record.compression import Compression, compress
 from flymq.record.header import HEADER_SIZE, parse_header, renew_checksum
-from flymq.storage.batch_validation import CHECK_COST_MAX, CheckedBatches, check_cost, check_in_thread
+from flymq.storage.batch_validation import (
+    CHECK_COST_MAX,
+    CheckedBatches,
+    check_cost,
+    check_in_thread,
+    must_recompress,
+)
 from flymq.storage.log import Log
 from flymq.storage.memory_log import MemoryLog
 
@@ -52,7 +63,7 @@ def counting(original: bytes, count: int) -> bytes:
     return changed(changed(original, 57, ">i", count), 23, ">i", count - 1)
 
 
-def refused(error: type[InvalidBatch], sent: bytes, config: Any = None) -> InvalidBatch:
+def refused(error: type[FlyMQError], sent: bytes, config: Any = None) -> FlyMQError:
     """Send a batch to a log on disk and one in memory: both refuse it, and write nothing."""
     _, log = open_simulated(config)
     logs: list[Log | MemoryLog] = [log, MemoryLog("orders-0", config or settings())]
@@ -212,7 +223,7 @@ def test_batches_checked_in_a_thread_are_written_without_another_look() -> None:
     config = settings(max_message_bytes=64 << 20)
     sent = bytes(encode_batch([(b"k", b"v" * 1_000)] * 20_000, timestamp_ms=NOW_MS, compression=Compression.ZSTD))
     wrong_time = changed(sent, 35, ">q", 5)
-    checked = check_in_thread(wrong_time + batch("last"), config)
+    checked = check_in_thread(wrong_time + batch("last"), config, NOW_MS)
     assert isinstance(checked, CheckedBatches)
     assert checked == sent + batch("last")
     _, log = open_simulated(config)
@@ -225,16 +236,106 @@ def test_batches_checked_in_a_thread_are_written_without_another_look() -> None:
 
 def test_a_thread_refuses_what_would_be_refused_at_once() -> None:
     with pytest.raises(InvalidRecord):
-        check_in_thread(poison(), settings())
+        check_in_thread(poison(), settings(), NOW_MS)
     with pytest.raises(KeyRequired):
-        check_in_thread(batch("one"), COMPACTED[0])
+        check_in_thread(batch("one"), COMPACTED[0], NOW_MS)
     with pytest.raises(EmptyBatch):
-        check_in_thread(changed(batch("one"), 57, ">i", 0), settings())
+        check_in_thread(changed(batch("one"), 57, ">i", 0), settings(), NOW_MS)
     torn = bytearray(batch("one"))
     torn[-1] ^= 1
     with pytest.raises(CorruptBatch):
-        check_in_thread(bytes(torn), settings())
+        check_in_thread(bytes(torn), settings(), NOW_MS)
     assert parse_header(torn)
+
+
+# --- times
+
+
+def timed(*times: int, compression: Compression = Compression.NONE) -> bytes:
+    return bytes(encode_batch([(b"k", b"v", (), time) for time in times], compression=compression))
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_records_from_too_far_in_the_past_or_the_future_are_named_and_refused(compression: Compression) -> None:
+    limits = settings(message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=500)
+    sent = timed(NOW_MS, NOW_MS - 1_001, NOW_MS + 501, NOW_MS - 1_000, NOW_MS + 500, -1, compression=compression)
+    error = refused(InvalidTimestamp, sent, limits)
+    assert isinstance(error, InvalidTimestamp)
+    assert error.indexes == [1, 2]
+    with pytest.raises(InvalidTimestamp):
+        check_in_thread(sent, limits, NOW_MS)
+
+
+def test_by_default_a_record_may_be_as_old_as_it_likes_and_an_hour_ahead() -> None:
+    _, log = open_simulated(settings())
+    append(log, timed(0, -1, NOW_MS + 3_600_000))
+    refused(InvalidTimestamp, timed(NOW_MS + 3_600_001))
+
+
+def test_where_the_broker_sets_the_time_that_of_the_producer_does_not_matter() -> None:
+    _, log = open_simulated(settings(message_timestamp_type="append", message_timestamp_before_max_ms=1))
+    append(log, timed(5, NOW_MS * 2))
+    assert [record.timestamp_ms for record in records(log)] == [NOW_MS, NOW_MS]
+
+
+# --- compression
+
+
+@pytest.mark.parametrize("sent", Compression)
+@pytest.mark.parametrize("wanted", list(TopicCompression))
+def test_a_batch_gets_the_compression_of_its_topic(wanted: TopicCompression, sent: Compression) -> None:
+    config = settings(compression_type=wanted)
+    rows = [(b"k%d" % number, b"value " * 50, (), NOW_MS + number) for number in range(100)]
+    original = bytes(encode_batch(rows, compression=sent, producer_id=7, producer_epoch=1, base_sequence=3))
+    _, log = open_simulated(config)
+    append(log, original)
+    (stored,) = runs(log)
+    header = parse_header(stored)
+    names: dict[int, str] = {Compression.NONE: "uncompressed", **{each: each.name.lower() for each in PACKED}}
+    assert names[Compression(header.compression)] == (
+        names[sent] if wanted is TopicCompression.PRODUCER else wanted.value
+    )
+    assert [(record.key, record.value, record.timestamp_ms) for record in records(log)] == [
+        (key, value, time) for key, value, _, time in rows
+    ]
+    assert header[-6:] == parse_header(original)[-6:]  # times, producer and sequence are those that were sent
+    assert must_recompress(original, config) == (
+        wanted is not TopicCompression.PRODUCER and names[sent] != wanted.value
+    )
+    assert check_in_thread(original, config, NOW_MS)[16:] == stored[16:]
+    (again,) = append(log, original)
+    assert again == 0  # a repeat is recognised, though its bytes were not kept
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", 1, 19)], ids=["gzip", "lz4", "zstd"]
+)
+def test_a_higher_level_makes_smaller_batches(codec: str, low: int, high: int) -> None:
+    words = [b"%d times %d" % (number * 7919 % 100, number * 31 % 17) for number in range(3_000)]
+    sent = bytes(encode_batch([(None, b" ".join(words[at : at + 30])) for at in range(0, 3_000, 30)]))
+    sizes = [
+        len(check_in_thread(sent, settings(**{"compression_type": codec, f"compression_{codec}_level": level}), NOW_MS))
+        for level in (low, high)
+    ]
+    assert sizes[1] < sizes[0] < len(sent)
+
+
+def test_a_batch_that_compression_makes_larger_stays_as_it_is() -> None:
+    _, log = open_simulated(settings(compression_type="zstd"))
+    append(log, batch("x"))
+    assert parse_header(runs(log)[0]).compression == Compression.NONE
+
+
+def test_a_batch_that_is_too_large_without_its_compression_is_refused() -> None:
+    sent = bytes(encode_batch([(b"k", b"v" * 1_000)] * 50, timestamp_ms=NOW_MS, compression=Compression.ZSTD))
+    refused(MessageTooLarge, sent, settings(compression_type="uncompressed", max_message_bytes=20_000))
+
+
+def test_a_wrong_latest_time_is_corrected_together_with_the_compression() -> None:
+    sent = changed(bytes(encode_batch([(b"k", b"v" * 500)], timestamp_ms=NOW_MS)), 35, ">q", 5)
+    _, log = open_simulated(settings(compression_type="lz4"))
+    append(log, sent)
+    assert parse_header(runs(log)[0]).max_timestamp == NOW_MS
 
 
 # --- what older versions let in

@@ -112,7 +112,7 @@ def test_a_leap_of_eight_days_does_not_empty_a_log_at_once() -> None:
 
 
 def test_a_record_from_the_future_stays_longer_and_makes_no_other_go_sooner() -> None:
-    config = settings(retention_ms=7 * DAY_MS, segment_bytes=1024)
+    config = settings(retention_ms=7 * DAY_MS, segment_bytes=1024, message_timestamp_after_max_ms=2000 * DAY_MS)
     wall = ManualClock()
     clock = SteadyClock(wall, wait_ms=HOUR_MS)
     _, log = open_simulated(config)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.unit.storage.batches import DIRECTORY, append, batch, open_simulated, reopen, settings, values
+from tests.unit.storage.batches import DIRECTORY, NOW_MS, append, batch, open_simulated, reopen, settings, values
 
 from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import SimulatedDisk
@@ -197,7 +197,7 @@ async def test_appends_that_found_no_room_for_the_epoch_of_their_leader_are_dura
     append(log, batch("a"))
     await stand.flusher.durable(log, 1)
     log.begin_epoch(1)
-    log.append(batch("b"), leader_epoch=1, now_ms=0)
+    log.append(batch("b"), leader_epoch=1, now_ms=NOW_MS)
     disk.bytes_free = 0
     with pytest.raises(DiskFull):
         await stand.flusher.durable(log, 2)

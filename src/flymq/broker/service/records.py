@@ -46,6 +46,7 @@ from flymq.record.header import Buffer
 from flymq.record.partitioning import partition_for_key
 from flymq.record.reading import parse_records
 from flymq.record.record import Header, Record
+from flymq.storage.batch_validation import must_recompress
 from flymq.storage.log import TimedOffset as TimedOffset
 from flymq.storage.memory_log import MemorySlice as MemorySlice
 
@@ -147,6 +148,13 @@ class Published:
     timestamp_ms: int
     throttle_ms: int
 
+    def take(self, written: asyncio.Future[Written]) -> None:
+        """Take the position from an append that is done."""
+        if not written.cancelled() and written.exception() is None:
+            self.offset = written.result().base_offset
+            if written.result().append_time_ms >= 0:
+                self.timestamp_ms = written.result().append_time_ms
+
 
 class ProducerInfo(NamedTuple):
     """The state of a producer in a partition."""
@@ -209,7 +217,7 @@ class Records:
             try:
                 self._gate.check_write(caller, topic)
                 partition = self._replicas.get((topic, number))
-                if slow.must_queue(partition.name, batches):
+                if slow.must_queue(partition, batches):
                     append = partial(self._append, caller, partition, acks, transactional_id, joining)
                     unsafe.append((len(produced), slow.add(partition, batches, append)))
                     produced.append(_QUEUED)
@@ -263,8 +271,11 @@ class Records:
 
     def publish(
         self, caller: Caller, topic: str, record: NewRecord, acks: Acks, *, partition: int = ANY_PARTITION
-    ) -> tuple[Published, asyncio.Future[None] | None]:
-        """Write one record; the broker encodes it and chooses the partition. The future fails if it is not written."""
+    ) -> tuple[Published, Acknowledged | None]:
+        """Write one record; the broker encodes it and chooses the partition.
+
+        What is published is final once the future is done, which fails if the record is not written.
+        """
         self._gate.check_write(caller, topic)
         found = self._image.get(topic)
         number = self.choose_partition(found, record.key) if partition == ANY_PARTITION else partition
@@ -278,12 +289,26 @@ class Records:
         )
         batch = encode_batch([copied])
         name = TopicPartition(topic, number)
-        written = self._replicas.get(name).append(batch, acks)
+        found_partition = self._replicas.get(name)
+        if must_recompress(batch, found_partition.log.config):
+            return self._publish_later(caller, found_partition, batch, acks, timestamp_ms)
+        written = found_partition.append(batch, acks)
         self._traffic.wrote(caller.protocol, topic, 1, len(batch))
         throttle_ms = self._accounts.produced(caller, len(batch))
         if written.append_time_ms >= 0:
             timestamp_ms = written.append_time_ms
         return Published(name, written.base_offset, timestamp_ms, throttle_ms), written.safe
+
+    def _publish_later(
+        self, caller: Caller, partition: Partition, batch: Buffer, acks: Acks, timestamp_ms: int
+    ) -> tuple[Published, Acknowledged]:
+        """Write a record once the thread has compressed it."""
+        append = partial(self._append, caller, partition, acks, "", Joining.WRITTEN)
+        written = self._slow_appends.add(partition, batch, append)
+        throttle_ms = max(self._accounts.produced(caller, len(batch)), self._slow_appends.throttle_ms)
+        published = Published(partition.name, -1, timestamp_ms, throttle_ms)
+        written.add_done_callback(published.take)
+        return published, written
 
     def choose_partition(self, topic: Topic, key: Buffer | None) -> int:
         """Choose by the hash of the key, like Kafka's clients; round-robin without a key."""

@@ -1,7 +1,8 @@
 """Appends whose records take long to check: checked in a thread, then appended in the order of their arrival.
 
-Decompressing a megabyte that unpacks to fifty takes tens of milliseconds, which other clients must not wait for. While
-a partition has such appends, later ones to it queue up behind them, so that a producer's batches keep their order:
+Decompressing a megabyte that unpacks to fifty takes tens of milliseconds, which other clients must not wait for.
+Compressing a batch again, for a topic with a `compression.type` of its own, takes as long, and is always done there.
+While a partition has such appends, later ones to it queue up behind them, which keeps a producer's batches in order:
 
     batch 1 (large) ── checked in the thread ──▶ appended ─▶ acknowledged
     batch 2 (small)            waits             ──────────▶ appended ─▶ acknowledged
@@ -18,11 +19,11 @@ from collections.abc import Callable
 from functools import partial
 
 from flymq.broker.replicas.partition import Partition, Written
+from flymq.host.clock import Clock
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.errors import FlyMQError
-from flymq.model.names import TopicPartition
 from flymq.record.header import Buffer
-from flymq.storage.batch_validation import CHECK_COST_MAX, check_cost, check_in_thread
+from flymq.storage.batch_validation import CHECK_COST_MAX, check_cost, check_in_thread, must_recompress
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,9 @@ Append = Callable[[Buffer], Written]
 class SlowAppends:
     """The appends of a broker that wait for their check, or behind others that do."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, clock: Clock) -> None:
         self._threads = threads
+        self._clock = clock
         self._tasks = Tasks(_log_failure)
         self._last: dict[tuple[str, int], asyncio.Future[None]] = {}
         """Partition → done when the last append in its queue is."""
@@ -53,9 +55,9 @@ class SlowAppends:
         """How long a client should wait before it sends more."""
         return _THROTTLE_MS if self.waiting_bytes > WAITING_BYTES_MAX else 0
 
-    def must_queue(self, name: TopicPartition, batches: Buffer) -> bool:
+    def must_queue(self, partition: Partition, batches: Buffer) -> bool:
         """Whether these batches must not be appended at once."""
-        if name in self._last:
+        if partition.name in self._last or must_recompress(batches, partition.log.config):
             return True
         cost = check_cost(batches)
         if cost < _COUNTED_COST_MIN:
@@ -113,8 +115,10 @@ class SlowAppends:
     ) -> Written:
         checked: Buffer = batches
         try:
-            if check_cost(batches) >= _COUNTED_COST_MIN:
-                checked = await self._threads.run(partial(check_in_thread, batches, partition.log.config))
+            config = partition.log.config
+            if must_recompress(batches, config) or check_cost(batches) >= _COUNTED_COST_MIN:
+                now_ms = self._clock.now_ms()
+                checked = await self._threads.run(partial(check_in_thread, batches, config, now_ms))
         finally:  # also when they are refused: the next in the queue follows the one before
             if before is not None:
                 await before

@@ -32,6 +32,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
@@ -91,6 +92,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.KeyRequired: ErrorCode.INVALID_RECORD,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.DecompressedTooLarge: ErrorCode.INVALID_RECORD,
     errors.EmptyBatch: ErrorCode.INVALID_RECORD,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,

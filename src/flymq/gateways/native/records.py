@@ -13,6 +13,7 @@ from flymq.broker.service.records import (
     PartitionRead,
     PartProduced,
     Produced,
+    Published,
     View,
 )
 from flymq.gateways.connection import AnswerLater
@@ -62,13 +63,16 @@ def _publish(connection: NativeConnection, request: wire.Produce) -> wire.Produc
     )
     if published.throttle_ms:
         connection.throttle(published.throttle_ms)
-    answer = wire.ProduceAnswer(
-        topic=request.topic,
+    return _published(published) if safe is None else AnswerLater(safe, lambda _: _published(published))
+
+
+def _published(published: Published) -> wire.ProduceAnswer:
+    return wire.ProduceAnswer(
+        topic=published.name.topic,
         partition=published.name.partition,
         offset=published.offset,
         timestamp=published.timestamp_ms,
     )
-    return answer if safe is None else AnswerLater(safe, lambda _: answer)
 
 
 def _keep_record(request: wire.Produce) -> wire.Produce:

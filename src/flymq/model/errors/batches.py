@@ -33,6 +33,13 @@ class KeyRequired(InvalidRecord):
     hint = "Give every record a key, or set the topic's cleanup.policy to delete."
 
 
+class InvalidTimestamp(InvalidRecord):
+    """The time of a record lies too far in the past or in the future for its topic."""
+
+    code = "INVALID_TIMESTAMP"
+    hint = "Send times in milliseconds since 1970; the topic's message.timestamp.*.max.ms say what it accepts."
+
+
 class CorruptBatch(InvalidBatch):
     """The batch does not match its checksum."""
 

@@ -1,7 +1,8 @@
 """Keep only the last value of each key, in sealed segments, without touching order or offsets.
 
 Compaction is due when enough bytes were written since the last run (`min.cleanable.dirty.ratio`), or when a record has
-waited for `max.compaction.lag.ms`. A run takes three steps, so that the loop is never blocked and a crash at any point leaves the old or the new state:
+waited for `max.compaction.lag.ms`. A run takes three steps, so that the loop is never blocked and a crash at any point
+leaves the old or the new state:
 
 1. `plan` (on the loop): which segments, and what is known of transactions and producers.
 2. `CompactionPlan.run` (in a thread): read the segments, find each key's last offset, write what stays to new segments
@@ -228,7 +229,7 @@ class CompactionPlan:
 
 
 def roll_late(log: Log, now_ms: int) -> None:
-    """Seal the active segment if its records have waited for `max.compaction.lag.ms`: only sealed ones are compacted."""
+    """Seal the active segment if it has waited for `max.compaction.lag.ms`: only sealed ones are compacted."""
     active = log.segments[-1]
     if log.failure is None and active.size and _is_late(active, log.config, now_ms):
         log.roll()

@@ -6,12 +6,12 @@ records now, and the batches can only be written again at the end, as new record
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import Struct
 
 from flymq.host.disk import ASIDE_SUFFIX, Disk
-from flymq.model.topic_config import TopicConfig
+from flymq.model.topic_config import INT64_MAX, TopicConfig
 from flymq.record.header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -85,8 +85,10 @@ def readopt(disk: Disk, directory: Path, cuts: list[Cut]) -> None:
 def append_again(disk: Disk, directory: Path, config: TopicConfig, cuts: list[Cut], *, now_ms: int) -> tuple[int, int]:
     """Write the records of these cuts at the end of the log, as new ones; return how many, and how many were left out.
 
-    Records of transactions are left out: nobody knows whether they were committed.
+    Records of transactions are left out: nobody knows whether they were committed. Their times were right when they
+    were sent.
     """
+    config = replace(config, timestamp_before_max_ms=INT64_MAX, timestamp_after_max_ms=INT64_MAX)
     log = open_log(disk, directory, config)
     written = skipped = 0
     for cut in cuts:

@@ -11,7 +11,7 @@ from tests.unit.storage.batches import NOW_MS, batch, idempotent, with_payload
 
 from flymq.broker.broker import Broker
 from flymq.broker.service.caller import Caller
-from flymq.broker.service.records import Produced
+from flymq.broker.service.records import NewRecord, Produced, View
 from flymq.broker.service.slow_appends import WAITING_BYTES_MAX
 from flymq.gateways.kafka import produce as kafka_produce
 from flymq.host.virtual_time import run
@@ -19,6 +19,7 @@ from flymq.model.delivery import Acks
 from flymq.model.errors import FlyMQError, InvalidRecord
 from flymq.record.batch import encode_batch
 from flymq.record.compression import Compression, compress
+from flymq.record.header import split_batches
 from flymq.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Scenario = Callable[[World, Broker], Awaitable[None]]
@@ -162,5 +163,51 @@ def test_a_late_error_ends_the_connection_of_a_kafka_client_that_expects_no_answ
         assert not connection._ends_when_sent
         await decided(produce(node, batch("behind it")))
         assert connection._ends_when_sent
+
+    in_world(scenario)
+
+
+def stored_codecs(world: World) -> list[Compression]:
+    read = world.partition("orders", 0).read(0, bytes_max=1 << 30, view=View.UNCOMMITTED)
+    assert read.slice is not None
+    return [Compression(header.compression) for _, header in split_batches(read.slice.read())]
+
+
+def test_a_batch_is_compressed_again_away_from_the_loop_and_keeps_its_place_in_the_order() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await node.admin.alter("orders", {"compression.type": "zstd"})
+        fitting = bytes(encode_batch([(b"k", b"b" * 500)], timestamp_ms=NOW_MS, compression=Compression.ZSTD))
+        first = produce(node, batch("a" * 500))
+        second = produce(node, fitting)
+        assert world.partition("orders", 0).log.end_offset == 0
+        assert await decided(second) == [1]
+        assert bases(first) == [0]
+        assert produce(node, fitting).decided is None
+        assert stored_codecs(world) == [Compression.ZSTD] * 3
+        assert [record.value for record in world.read("orders", 0)][:2] == [b"a" * 500, b"b" * 500]
+
+    in_world(scenario)
+
+
+def test_a_single_record_is_compressed_too_and_its_answer_has_its_offset() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await node.admin.alter("orders", {"compression.type": "lz4"})
+        await decided(produce(node, batch("before" * 100)))
+        record = NewRecord(b"k", b"v" * 1_000)
+        published, written = node.service.records.publish(CALLER, "orders", record, Acks.LEADER, partition=0)
+        assert written is not None
+        await written
+        assert published.offset == 1
+        assert stored_codecs(world) == [Compression.LZ4] * 2
+
+    in_world(scenario)
+
+
+def test_what_is_refused_in_the_thread_is_told_to_the_producer() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await node.admin.alter("orders", {"compression.type": "gzip"})
+        late = encode_batch([(b"k", b"v")], timestamp_ms=node.clock.now_ms() + 10**10)
+        assert await decided(produce(node, bytes(late))) == ["INVALID_TIMESTAMP"]
+        assert world.partition("orders", 0).log.end_offset == 0
 
     in_world(scenario)
