@@ -246,6 +246,8 @@ class Admin:
         config = self._image.defaults.for_topic(merged)
         if config.persistence is Persistence.MEMORY and config.cleanup_policy.compacts:
             raise InvalidSetting("cleanup.policy 'compact' requires a topic on disk; persistence is 'memory'")
+        if not config.compression_gzip_level:
+            raise InvalidSetting("compression.gzip.level takes an integer from 1 to 9 or -1, not 0")
         if config.max_compaction_lag_ms < config.min_compaction_lag_ms:
             raise InvalidSetting(
                 f"max.compaction.lag.ms is {config.max_compaction_lag_ms}, less than min.compaction.lag.ms, which is "

@@ -52,7 +52,7 @@ class CleanupPolicy(Enum):
         """Find a list of policies in any order, with or without spaces."""
         if not isinstance(value, str):
             return None
-        normal = ",".join(sorted(policy.strip() for policy in value.split(",")))
+        normal = ",".join(sorted({policy.strip() for policy in value.split(",")}))
         return None if normal == value else cls(normal)
 
     @property

@@ -30,16 +30,16 @@ def _assignment(type_: str) -> TypedSetting:
     return TypedSetting(f"{type_}.assignment.interval.ms", SettingType.INT, "1000", text)
 
 
-def _share(name: str, type_: SettingType, default: str, low: int = 0, choices: tuple[str, ...] = ()) -> TypedSetting:
-    return TypedSetting(f"share.{name}", type_, default, "Kafka: a setting of share groups.", low, choices)
+def _share(name: str, type_: SettingType, default: str, low: int = 0, item: str = "") -> TypedSetting:
+    return TypedSetting(f"share.{name}", type_, default, "Kafka: a setting of share groups.", low, item=item)
 
 
 GROUP_SETTINGS = by_name(
     (
         *(make(type_) for type_ in ("consumer", "share", "streams") for make in (_timeout, _heartbeat, _assignment)),
-        _share("auto.offset.reset", SettingType.STRING, "latest"),
+        _share("auto.offset.reset", SettingType.STRING, "latest", 0, "earliest|latest|by_duration:P.+"),
         _share("delivery.count.limit", SettingType.INT, "5", 2),
-        _share("isolation.level", SettingType.STRING, "read_uncommitted", 0, ("read_committed", "read_uncommitted")),
+        _share("isolation.level", SettingType.STRING, "read_uncommitted", 0, "read_(un)?committed"),
         _share("partition.max.record.locks", SettingType.INT, "2000", 100),
         _share("record.lock.duration.ms", SettingType.INT, "30000", 1000),
         _share("renew.acknowledge.enable", SettingType.BOOLEAN, "true"),

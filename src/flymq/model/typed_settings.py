@@ -41,7 +41,7 @@ class TypedSetting:
     low: int = 0
     choices: tuple[str, ...] = ()
     item: str = ""
-    """The regular expression of an item of a list."""
+    """The regular expression of the value, or of an item of a list."""
 
     def parse(self, value: Any) -> str:
         """Return the value in its usual form, or raise an error that names the setting."""
@@ -52,6 +52,8 @@ class TypedSetting:
             return self._number(text)
         if self.type is SettingType.LIST:
             return self._list(text)
+        if self.item and not re.fullmatch(self.item, text, re.ASCII):
+            raise InvalidSetting(f"{self.name} takes {self.item}, not {text!r}")
         return self._choice(text, self.choices) if self.choices else text
 
     def _choice(self, text: str, choices: Iterable[str]) -> str:

@@ -159,6 +159,9 @@ def describe_all_brokers(connection: KafkaConnection) -> list[Setting]:
 
 def origins(connection: KafkaConnection, topic_name: str) -> list[tuple[str, str, Source]]:
     """Return where the default of a topic setting comes from: name, value and source, the one that counts first."""
+    if topic_name in KEPT_BY_TOPICS:
+        default = KEPT_BY_TOPICS[topic_name].default
+        return [(name, default, Source.DEFAULT) for name, kept in _KEPT_NAMES.items() if kept == topic_name]
     if topic_name not in BROKER_NAMES:
         return []
     name, settings = BROKER_NAMES[topic_name], connection.service.settings
@@ -168,10 +171,10 @@ def origins(connection: KafkaConnection, topic_name: str) -> list[tuple[str, str
         own = settings.of_broker(connection.caller, broker)
         if topic_name in own:
             found.append((name, to_kafka(topic_name, own[topic_name]), source))
-    in_file, default = settings.file_defaults.to_mapping()[topic_name], TopicConfig().to_mapping()[topic_name]
-    if in_file != default:
+    in_file, built_in = settings.file_defaults.to_mapping()[topic_name], TopicConfig().to_mapping()[topic_name]
+    if in_file != built_in:
         found.append((name, to_kafka(topic_name, in_file), Source.BROKER_FILE))
-    found.append((name, to_kafka(topic_name, default), Source.DEFAULT))
+    found.append((name, to_kafka(topic_name, built_in), Source.DEFAULT))
     return found
 
 

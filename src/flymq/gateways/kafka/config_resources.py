@@ -17,7 +17,7 @@ from flymq.gateways.kafka.broker_settings import (
     to_topic_settings,
 )
 from flymq.gateways.kafka.connection import KafkaConnection
-from flymq.gateways.kafka.settings import Setting, Source, described, to_flymq
+from flymq.gateways.kafka.settings import Setting, Source, described, is_known, to_flymq
 from flymq.model.errors import InvalidRequest
 from flymq.model.group_settings import GROUP_SETTINGS
 
@@ -60,7 +60,9 @@ class TopicResource:
         return set(connection.service.topics.get(connection.caller, self.name).own_settings)
 
     async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
-        topics, ours = connection.service.topics, to_flymq(changes)
+        # To reset a setting that does not exist is no error in Kafka, and tools that mirror settings do it.
+        named = {name: value for name, value in changes.items() if value is not None or is_known(name)}
+        topics, ours = connection.service.topics, to_flymq(named)
         await topics.alter(connection.caller, self.name, ours, validate_only=validate_only)
 
 

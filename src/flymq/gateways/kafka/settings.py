@@ -62,6 +62,11 @@ class Setting:
     """What the value can come from: names, values and sources, the one that counts first."""
 
 
+def is_known(name: str) -> bool:
+    """Whether it is the name of a topic setting."""
+    return name in KEPT_BY_TOPICS or any(f.metadata["name"] == name for f in fields(TopicConfig))
+
+
 Origin = tuple[str, str, Source]
 """Name, value and source of what a value can come from."""
 

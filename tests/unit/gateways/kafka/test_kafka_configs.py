@@ -94,6 +94,7 @@ def test_every_setting_of_a_topic_is_stored_and_shown() -> None:
         ("cleanup.policy", "delete,shred"),
         ("compression.type", "bzip2"),
         ("compression.zstd.level", "23"),
+        ("compression.gzip.level", "0"),
         ("flush.messages", "0"),
         ("flush.ms", "soon"),
         ("preallocate", "maybe"),
@@ -141,6 +142,7 @@ def test_lists_grow_and_shrink_and_other_settings_do_not() -> None:
         for value in ("0:1", "1:1"):
             assert await alter(connection, TOPIC, "orders", (throttled, APPEND, value)) == DONE
         assert values_of(connection, TOPIC, "orders")[throttled] == "0:1,1:1"
+        assert await alter(connection, TOPIC, "orders", ("no.such", DELETE, None)) == DONE
         code, message = await alter(connection, TOPIC, "orders", ("retention.ms", APPEND, "1"))
         assert code == ErrorCode.INVALID_CONFIG and message is not None and "retention.ms" in message
 
