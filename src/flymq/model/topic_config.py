@@ -171,6 +171,10 @@ class TopicConfig:
                 found[name] = BROKER_DEFAULT if value == BROKER_DEFAULT else plain[name]
         return found
 
+    def accepted_times(self, now_ms: int) -> tuple[int, int]:
+        """Return the earliest and the latest time that a record may have, unless the broker sets it."""
+        return now_ms - self.timestamp_before_max_ms, now_ms + self.timestamp_after_max_ms
+
     def describe_retention(self) -> str:
         """Return in words how long records are kept."""
         if self.cleanup_policy is CleanupPolicy.NONE:

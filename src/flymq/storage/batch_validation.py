@@ -297,7 +297,7 @@ def _check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, 
     if keyless and config.cleanup_policy.compacts:
         raise key_required(batch, header, DECOMPRESSED_BYTES_MAX)
     if config.timestamp_type is TimestampType.CREATE:
-        earliest_ms, latest_ms = now_ms - config.timestamp_before_max_ms, now_ms + config.timestamp_after_max_ms
+        earliest_ms, latest_ms = config.accepted_times(now_ms)
         if max_timestamp > latest_ms or earliest_ms >= 0:  # else no record can have an earlier time
             error = untimely(batch, header, earliest_ms, latest_ms, DECOMPRESSED_BYTES_MAX)
             if error is not None:

@@ -22,6 +22,15 @@ def test_a_topic_is_created_listed_described_altered_and_deleted(flymq: Flymq) -
     assert flymq("topic", "describe", "life").code == 1
 
 
+def test_a_topic_compresses_as_it_is_told(flymq: Flymq) -> None:
+    assert flymq("topic", "create", "packed", "--set", "compression.type=zstd", "--set", "preallocate=true").code == 0
+    described = json.loads(flymq("topic", "describe", "packed", "-o", "json").out)
+    assert described["settings"]["compression.type"] == "zstd"
+    assert described["settings"]["preallocate"] == "true"
+    refused = flymq("topic", "alter", "packed", "--set", "compression.type=rar")
+    assert refused.code == 2 and "compression.type" in refused.err
+
+
 def test_the_description_for_people_names_what_was_set(flymq: Flymq) -> None:
     flymq("topic", "create", "described", "-p", "1", "--set", "segment.bytes=1MiB")
     lines = flymq("topic", "describe", "described").lines

@@ -29,6 +29,18 @@ def test_produce_returns_the_offset_and_where_it_is(client, topic):
     assert client.consume(topic, second).timestamp == second.timestamp
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_a_topic_that_compresses_answers_and_reads_like_others(client, topic, codec):
+    client.create_topic(topic, partitions=1, settings={"compression.type": codec})
+    values = [b"value %d " % number * 100 for number in range(20)]
+    assert [client.produce(topic, value) for value in values[:3]] == [0, 1, 2]
+    with client.producer(compression="lz4") as producer:
+        for value in values[3:]:
+            producer.send(topic, value)
+    assert read_all(client, topic) == {0: values}
+    assert client.admin.describe_topic(topic).settings["compression.type"] == codec
+
+
 def test_records_of_one_key_stay_together(client, topic):
     places = {client.produce(topic, b"v", key="user-1").partition for _ in range(5)}
     assert places == {partition_for_key(b"user-1", 4)}

@@ -92,6 +92,25 @@ def test_a_record_without_a_key_is_refused_in_a_compacted_topic_and_the_others_a
     assert "error" not in third
 
 
+def test_a_record_with_a_time_far_ahead_is_refused_and_the_others_are_written(api: httpx.Client, topic: str) -> None:
+    answer = produce(api, topic, {"value": 1}, {"value": 2, "timestamp": 1 << 50}, {"value": 3})
+    assert answer.status_code == 207
+    first, second, third = answer.json()["results"]
+    assert second["error"]["code"] == "INVALID_TIMESTAMP"
+    assert second["error"]["status"] == 400
+    assert "error" not in first
+    assert "error" not in third
+
+
+def test_records_are_written_to_a_topic_that_compresses_them(api: httpx.Client) -> None:
+    config = {"compression.type": "zstd", "min.cleanable.dirty.ratio": 0.25, "flush.ms": 5}
+    api.post("/topics", json={"name": "packed", "partitions": 1, "config": config}).raise_for_status()
+    assert [each["offset"] for each in produce(api, "packed", {"value": 1}, {"value": 2}).json()["results"]] == [0, 1]
+    assert [record["value"] for record in read(api, "packed")] == [1, 2]
+    found = api.get("/topics/packed/config").json()
+    assert {name: found["config"][name] for name in config} == {**config, "flush.ms": "5"}
+
+
 def test_a_line_is_a_record(api: httpx.Client, topic: str) -> None:
     lines = b"".join(b'{"partition": 0, "value": %d}\n' % number for number in range(20_000))
     answer = api.post(f"/topics/{topic}/records", content=lines, headers=NDJSON)

@@ -34,8 +34,8 @@ from flymq.gateways.rest.http.problems import to_problem
 from flymq.gateways.rest.schema import shapes
 from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
-from flymq.model.delivery import Acks
-from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, KeyRequired, RequestTooLarge
+from flymq.model.delivery import Acks, TimestampType
+from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, InvalidTimestamp, KeyRequired, RequestTooLarge
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -181,6 +181,8 @@ class _Writing:
         parts: dict[int, _Part] = {}
         topic, now_ms = self._topic, self._call.rest.shared.clock.now_ms()
         needs_key = topic.config.cleanup_policy.compacts  # the log would refuse the others of the batch with it
+        keeps_time = topic.config.timestamp_type is TimestampType.CREATE
+        earliest_ms, latest_ms = topic.config.accepted_times(now_ms)
         for place, record in enumerate(records, first):
             try:
                 value = to_bytes(record.value, record.encoding or self.encoding, "value")
@@ -188,7 +190,9 @@ class _Writing:
                 headers = to_headers(record.headers) if record.headers else []
                 if needs_key and key is None:
                     raise KeyRequired
-            except (InvalidRequest, KeyRequired) as error:
+                if keeps_time and record.timestamp is not None and not earliest_ms <= record.timestamp <= latest_ms:
+                    raise InvalidTimestamp
+            except (InvalidRequest, KeyRequired, InvalidTimestamp) as error:
                 self._refuse([place], error)
                 continue
             if record.partition is not None:
