@@ -381,12 +381,12 @@ def rename_clashes(requests: list[Shape], responses: list[Shape]) -> Iterator[Sh
     by_name = {shape.name: shape for shape in requests}
     renamed: dict[str, str] = {}
     for at, shape in enumerate(responses):
+        for field in shape.fields:  # first, as two structs also differ by what is in them
+            field.type = renamed.get(field.type, field.type)
         other = by_name.get(shape.name)
         if other is not None and other != shape:
             renamed[shape.name] = f"{shape.name}Answer"
             responses[at] = shape._replace(name=renamed[shape.name])
-        for field in shape.fields:
-            field.type = renamed.get(field.type, field.type)
     yield from requests
     yield from (shape for shape in responses if shape.name not in by_name)
 

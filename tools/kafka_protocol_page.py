@@ -47,7 +47,19 @@ _BEHAVIOUR = """\
 - A fetch session ends with its connection, or when it has more than 20,000 partitions. A client that uses it later gets
   FETCH_SESSION_ID_NOT_FOUND and opens another. A partition that a fetch names more than once is read once.
 - Topics are created by Metadata, if the client and `topics.auto_create` allow it, never by Produce.
-- A topic that is deleted and recreated has a new id.
+- A topic that is deleted and recreated has a new id. Produce 13 and Fetch 13 to 18 name topics by their ids, and get
+  UNKNOWN_TOPIC_ID for one that is gone.
+- A topic name that differs from another one in `.` and `_` alone is refused with INVALID_TOPIC, in every protocol.
+- `__consumer_offsets` and `__transaction_state` are FlyMQ's `__offsets` and `__transactions` for who asks for them by
+  name: to describe them, to find offsets and to fetch. Their records are FlyMQ's own, which the formatters of Kafka's
+  tools do not know. Lists of all topics have them once, under FlyMQ's names. No client can write to them.
+- There is no tiered storage: ListOffsets finds the earliest local offset (-4) at the start of the log, and none for the
+  positions -5 and -6.
+- A partition that is offline has its broker in `offline_replicas`, and still has its leader, which tells the reason.
+- WriteTxnMarkers, as sent by `kafka-transactions abort`, aborts the whole transaction in all its partitions if its
+  coordinator knows it. Otherwise the transaction is hanging, and is aborted in that partition. It never commits.
+- DescribeQuorum shows this broker as leader and only voter; offsets are revisions of the metadata. The levels of
+  features are fixed: UpdateFeatures accepts those they have, and refuses others with INVALID_UPDATE_VERSION.
 - `acks=all` is acknowledged once the records are on the disk, not only in the page cache.
 - Every transaction has an epoch of its own (KIP-890): ApiVersions has the feature `transaction.version` at level 2, so
   clients that know it use Produce 12, TxnOffsetCommit 5 and EndTxn 5. A transaction begins with its first write; EndTxn
@@ -74,11 +86,11 @@ _BEHAVIOUR = """\
 
 | | Why |
 |---|---|
-| Produce 13 | topics by id |
-| InitProducerId 6 | two-phase commit (KIP-939) |
+| InitProducerId 6 | two-phase commit (KIP-939): Kafka 4.3 does not serve it by default either |
 | SASL mechanisms other than PLAIN | |
-| ACLs, quotas, delegation tokens, reassignments, share groups, telemetry | |
-| Requests between brokers | |
+| ACLs, quotas, SCRAM users, reassignments, share groups | |
+| Delegation tokens, Raft voters | ApiVersions does not have them: clients fail with UnsupportedVersion |
+| Requests between brokers | WriteTxnMarkers is served as far as an administrator aborts transactions with it |
 """
 
 

@@ -31,7 +31,7 @@ from flymq.model.errors import (
     TopicExists,
     TopicNotFound,
 )
-from flymq.model.names import check_topic_name, is_internal
+from flymq.model.names import check_topic_name, collide, is_internal
 from flymq.model.topic_config import TopicConfig
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.headroom import Headroom
@@ -99,6 +99,7 @@ class Admin:
         spec = self._new_spec(partitions, replication_factor, settings or {})
         if name in self._image or name in self._creating:
             raise TopicExists(f"the topic {name!r} exists already")
+        self._check_collision(name)
         if validate_only:
             return None
         self._headroom.check_room()
@@ -121,6 +122,7 @@ class Admin:
         self._headroom.check_room()
         if (underway := self._creating.get(name)) is not None:
             return await asyncio.shield(underway)
+        self._check_collision(name)
         return await self._create(name, self._new_spec(0, 0, settings or {}))
 
     def may_create(self, name: str) -> bool:
@@ -160,6 +162,17 @@ class Admin:
         retention = topic.config.describe_retention()
         logger.log(level, "created the topic %s with %d partitions, %s", name, spec.partitions, retention)
         return topic
+
+    def _check_collision(self, name: str) -> None:
+        """Refuse `a.x` beside `a_x`, as Kafka does: its metrics could not tell them apart."""
+        if "." not in name and "_" not in name:
+            return
+        for other in (*(topic.name for topic in self._image), *self._creating):
+            if collide(name, other):
+                raise InvalidTopicName(
+                    f"the topic name {name!r} collides with {other!r}",
+                    hint="Use names that differ in more than . and _.",
+                )
 
     def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
         partitions = partitions or self._defaults.partitions

@@ -35,6 +35,7 @@ from flymq.model.errors import (
     TransactionAborted,
     TransactionInProgress,
     UnknownProducer,
+    WrongProducerId,
 )
 from flymq.model.names import TopicPartition
 
@@ -76,7 +77,8 @@ def check_identity(name: str, value: TransactionValue | None, producer: Producer
     if producer != value.producer:
         if value.ended == EndedValue(producer, value.producer, committed=False, by_broker=True):
             raise _aborted_by_broker(name)
-        raise ProducerFenced(
+        wrong = ProducerFenced if producer.producer_id == value.producer.producer_id else WrongProducerId
+        raise wrong(
             f"{name!r} belongs to producer {value.producer.producer_id} at epoch {value.producer.epoch}, "
             f"not to producer {producer.producer_id} at epoch {producer.epoch}"
         )

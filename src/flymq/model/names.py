@@ -38,6 +38,11 @@ def check_topic_name(name: str) -> str:
     return name
 
 
+def collide(name: str, other: str) -> bool:
+    """Whether two topic names differ in `.` and `_` alone: Kafka's metrics have `_` for both."""
+    return name.replace(".", "_") == other.replace(".", "_")
+
+
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
     """Group partitions by their topics, both in the order in which they come."""
     found: dict[str, list[int]] = {}

@@ -187,7 +187,7 @@ async def _coordinate(
     at.tasks.spawn("expiry", run_expiry(groups, transactions, steady_clock))
     cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(host.entropy).hex)
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
-    cluster = Cluster(cluster_id, config.broker.id, advertised)
+    cluster = Cluster(cluster_id, config.broker.id, at.data_dir.absolute(), host.disk, advertised)
     service = _service(at, cluster, catalog, image, replicas, admin, groups, transactions, producer_ids)
     return Broker(
         service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, steady_clock, host.clock
@@ -233,7 +233,7 @@ def _service(  # noqa: PLR0913  # called once
         Topics(image, replicas, admin, gate),
         records,
         group_service,
-        TransactionService(transactions, producer_ids, image, group_service, gate),
+        TransactionService(transactions, producer_ids, image, replicas, group_service, gate, clock),
         members,
         Settings(image, catalog, groups.consumers, gate, _file_settings(config), config.topics.defaults),
         Access(_password_checks(at), config.auth.required, config.auth.users, config.auth.plain_without_tls),

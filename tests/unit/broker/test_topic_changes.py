@@ -17,7 +17,7 @@ from flymq.coordination.entries import OffsetValue
 from flymq.host import time_slices
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
-from flymq.model.errors import DiskFull, StorageError
+from flymq.model.errors import DiskFull, InvalidTopicName, StorageError
 from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
@@ -134,3 +134,22 @@ def test_a_topic_that_is_deleted_while_its_partitions_are_added_leaves_none(monk
         assert len(node.replicas.of(node.image.get("orders"))) == 2
 
     in_world(scenario)
+
+
+@pytest.mark.parametrize(("first", "second"), [("a.x", "a_x"), ("a_x", "a.x"), ("a_b.c", "a.b_c")])
+def test_names_that_differ_in_dots_and_underscores_alone_collide(first: str, second: str) -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        creating = asyncio.ensure_future(node.admin.create(first))
+        await asyncio.sleep(0)
+        for _ in range(2):  # while the first one is created, and afterwards
+            with pytest.raises(InvalidTopicName):
+                await node.admin.create(second)
+            with pytest.raises(InvalidTopicName):
+                await node.admin.create(second, validate_only=True)
+            with pytest.raises(InvalidTopicName):
+                await node.admin.get_or_create(second)
+            await creating
+        await node.admin.delete(first)
+        await node.admin.create(second)
+
+    in_world(scenario, auto_create=True)

@@ -46,7 +46,7 @@ def in_world(scenario: Scenario) -> None:
 
 
 async def ask_kafka(node: Broker, topic: str, sent: bytes) -> Any:
-    data = [TopicProduceData(topic, [PartitionProduceData(0, memoryview(sent))])]
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, memoryview(sent))])]
     asked = ProduceRequest(acks=1, topic_data=data)
     response = await answer_of(kafka_produce.produce(kafka_connection(node), asked, 9))
     for version in range(3, 10):

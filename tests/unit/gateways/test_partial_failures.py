@@ -148,7 +148,9 @@ def test_records_that_cannot_be_deleted_do_not_keep_the_others() -> None:
 
 def kafka_request(*partitions: int) -> ProduceRequest:
     data = [PartitionProduceData(number, a_batch()) for number in partitions]
-    return ProduceRequest(acks=Acks.ALL.value, timeout_ms=1_000, topic_data=[TopicProduceData("orders", data)])
+    return ProduceRequest(
+        acks=Acks.ALL.value, timeout_ms=1_000, topic_data=[TopicProduceData("orders", partition_data=data)]
+    )
 
 
 def kafka_codes(response: Any) -> list[int]:

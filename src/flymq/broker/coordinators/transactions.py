@@ -341,6 +341,13 @@ class Transactions:
             raise TransactionNotFound(f"unknown transactional id {name!r}")
         return value
 
+    def find_owner(self, producer: ProducerIdentity) -> tuple[str, TransactionValue] | None:
+        """Return the transactional id whose open or ending transaction is this producer's, and its state."""
+        for name, value in self._all():
+            if value.producer == producer and not value.state.is_idle:
+                return name, value
+        return None
+
     # --- commit and abort
 
     async def abort(self, name: str) -> None:

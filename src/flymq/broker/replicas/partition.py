@@ -292,8 +292,8 @@ class Partition:
     def delete_before(self, offset: int) -> Steps[int]:
         """Delete the records before `offset`, -1 for all visible ones; return the new log start offset."""
         self.check_leads()
-        if offset > self.high_watermark:
-            raise OffsetOutOfRange(f"the high watermark of {self.name} is {self.high_watermark}, before {offset}")
+        if not -1 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(f"{self.name} has offsets up to {self.high_watermark}, and -1 for all; not {offset}")
         yield from self.log.delete_before(self.high_watermark if offset == -1 else offset)
         return self.log.start_offset
 

@@ -1,8 +1,12 @@
-"""The cluster as clients see it: its id, its brokers and their addresses."""
+"""The cluster as clients see it: its id, its brokers and their addresses, and where this one keeps its data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from flymq.host.disk import Disk
+from flymq.host.disk import DiskSpace as DiskSpace
 
 Address = tuple[str, int]
 
@@ -18,6 +22,8 @@ class BrokerInfo:
 class Cluster:
     cluster_id: str
     broker_id: int
+    data_dir: Path
+    disk: Disk
     advertised: tuple[str | None, int | None] = (None, None)
     """The advertised address; None: each client gets the address it has connected to."""
 
@@ -32,3 +38,7 @@ class Cluster:
     def this_broker(self, dialled: Address) -> BrokerInfo:
         host, port = self.advertised
         return BrokerInfo(self.broker_id, host or dialled[0], port or dialled[1])
+
+    def space(self) -> DiskSpace:
+        """Return the size of the file system of the data directory, and what is free."""
+        return self.disk.space(self.data_dir)

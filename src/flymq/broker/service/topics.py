@@ -49,6 +49,11 @@ class Topics:
         """Defaults of new topics."""
         return self._admin.defaults
 
+    @property
+    def revision(self) -> int:
+        """The revision of the metadata that this broker knows."""
+        return self._image.revision
+
     def all(self, caller: Caller, *, internal: bool = True) -> list[Topic]:
         """Return the topics, sorted by name."""
         return [topic for topic in self._image if internal or not topic.is_internal]
@@ -74,6 +79,11 @@ class Topics:
         return [
             _info(number, state, here.get(number), offline.get(number)) for number, state in enumerate(topic.partitions)
         ]
+
+    def offline(self, caller: Caller, topic: Topic) -> set[int]:
+        """Return the numbers of the partitions that are offline on this broker."""
+        failed = (number for number, each in self._replicas.of(topic).items() if each.log.failure is not None)
+        return {*self._replicas.offline(topic), *failed}
 
     def partition(self, caller: Caller, name: TopicPartition) -> PartitionInfo:
         """Describe one partition that has a replica on this broker."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from flymq.broker.coordinators.groups import Committer
+from flymq.broker.coordinators.hanging_transactions import abort_in_partition
 from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.transactions import Transactions as TransactionCoordinator
+from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
@@ -16,7 +18,9 @@ from flymq.coordination.attempts import Attempt
 from flymq.coordination.entries import ProducerIdentity as ProducerIdentity
 from flymq.coordination.entries import TransactionState as TransactionState
 from flymq.coordination.entries import TransactionValue as TransactionValue
+from flymq.coordination.topic_pattern import TopicPattern
 from flymq.coordination.transactions import Joining as Joining
+from flymq.host.clock import Clock
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 
@@ -29,14 +33,18 @@ class Transactions:
         coordinator: TransactionCoordinator,
         producer_ids: ProducerIds,
         image: Image,
+        replicas: Replicas,
         groups: Groups,
         gate: Gate,
+        clock: Clock,
     ) -> None:
         self._coordinator = coordinator
         self._producer_ids = producer_ids
         self._image = image
+        self._replicas = replicas
         self._groups = groups
         self._gate = gate
+        self._clock = clock
 
     async def new_producer(self, caller: Caller) -> ProducerIdentity:
         """Return an identity for an idempotent producer without transactions."""
@@ -126,9 +134,13 @@ class Transactions:
 
     # --- administration
 
-    def all(self, caller: Caller) -> list[tuple[str, TransactionValue]]:
-        """Return all transactional ids and their states, sorted by id."""
-        return self._coordinator.known()
+    def all(self, caller: Caller, *, matching: str = "") -> list[tuple[str, TransactionValue]]:
+        """Return the transactional ids that match a pattern, or all, and their states, sorted by id."""
+        known = self._coordinator.known()
+        if not matching:
+            return known
+        pattern = TopicPattern(matching)
+        return [(name, value) for name, value in known if pattern.matches(name)]
 
     def get(self, caller: Caller, name: str) -> TransactionValue:
         self._gate.check(caller, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
@@ -138,6 +150,20 @@ class Transactions:
         """Abort the open transaction of a transactional id as an administrator."""
         self._check_write(caller, name)
         await self._coordinator.abort(name)
+
+    async def abort_in_partition(
+        self, caller: Caller, name: TopicPartition, producer: ProducerIdentity, *, coordinator_epoch: int
+    ) -> None:
+        """Abort, as an administrator, the transaction that this producer has open in a partition."""
+        self._gate.check(caller, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+        self._gate.check_write(caller, name.topic)
+        await abort_in_partition(
+            self._coordinator,
+            self._replicas.get(name),
+            producer,
+            coordinator_epoch=coordinator_epoch,
+            clock=self._clock,
+        )
 
     def _check_all(
         self, caller: Caller, name: str, partitions: Sequence[TopicPartition], groups: Sequence[str] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
+from flymq.gateways.kafka.features import FEATURES, FEATURES_EPOCH
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.messages import describe_cluster as cluster
 from flymq.wire.kafka.messages import describe_log_dirs as dirs
@@ -26,10 +27,6 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 _BROKERS = 1
 _GROUP, _TRANSACTION = 0, 1
 _MANY_KEYS_FROM = 4
-_FEATURES_EPOCH = 1
-"""Clients look at features again when it grows. They never change while a broker runs."""
-_TRANSACTION_FEATURE, _TRANSACTION_LEVEL = "transaction.version", 2
-"""Clients with KIP-890 rely on it when the level is 2."""
 _FEATURES_FROM_ZERO_FROM = 4
 """Clients that request older versions cannot read a feature that is supported from level 0 on."""
 
@@ -41,13 +38,12 @@ def api_versions(connection: KafkaConnection, _request: ApiVersionsRequest | Non
         versions.append(ApiVersion(api, OLD_PRODUCE.first if api is Api.PRODUCE else first, last))
     if Api.END_TXN not in connection.served:
         return ApiVersionsResponse(api_keys=versions)
-    supported = SupportedFeatureKey(_TRANSACTION_FEATURE, 0, _TRANSACTION_LEVEL)
-    finalized = FinalizedFeatureKey(_TRANSACTION_FEATURE, _TRANSACTION_LEVEL, _TRANSACTION_LEVEL)
+    supported = [SupportedFeatureKey(name, 0, level) for name, level in FEATURES.items()]
     return ApiVersionsResponse(
         api_keys=versions,
-        supported_features=[supported] if version >= _FEATURES_FROM_ZERO_FROM else [],
-        finalized_features_epoch=_FEATURES_EPOCH,
-        finalized_features=[finalized],
+        supported_features=supported if version >= _FEATURES_FROM_ZERO_FROM else [],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items()],
     )
 
 
@@ -103,4 +99,9 @@ def describe_log_dirs(
         ]
         if partitions:
             topics.append(dirs.DescribeLogDirsTopic(topic.name, partitions))
-    return dirs.DescribeLogDirsResponse(results=[dirs.DescribeLogDirsResult(log_dir="data", topics=topics)])
+    cluster = connection.service.cluster
+    space = cluster.space()
+    directory = dirs.DescribeLogDirsResult(
+        log_dir=str(cluster.data_dir), topics=topics, total_bytes=space.size_bytes, usable_bytes=space.free_bytes
+    )
+    return dirs.DescribeLogDirsResponse(results=[directory])

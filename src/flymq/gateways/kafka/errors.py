@@ -50,6 +50,7 @@ class ErrorCode(IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
@@ -70,6 +71,7 @@ class ErrorCode(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
+    INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FENCED_MEMBER_EPOCH = 110
@@ -110,6 +112,8 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.WrongProducerId: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.CoordinatorEpochFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     errors.TransactionAborted: ErrorCode.INVALID_PRODUCER_EPOCH,

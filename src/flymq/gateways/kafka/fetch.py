@@ -20,6 +20,7 @@ from flymq.gateways.kafka.fetch_session import (
     distinct,
     next_session,
 )
+from flymq.gateways.kafka.internal_topics import own_name
 from flymq.gateways.pieces import ELEMENTS_AT_ONCE
 from flymq.host.time_slices import TimeSlice
 from flymq.model.delivery import Isolation
@@ -126,6 +127,8 @@ class _Asked:
             try:
                 if isinstance(topic, bytes):
                     topic = service.topics.get_by_id(caller, topic).name
+                else:
+                    topic = own_name(topic)
                 if topic != checked:  # partitions of a topic are adjacent
                     service.records.check_topic_readable(caller, topic)
                     checked = topic

@@ -26,6 +26,7 @@ SPLITS: dict[int, Split] = {
     Api.DELETE_RECORDS: _BY_PARTITION,
     Api.OFFSET_COMMIT: _BY_PARTITION,
     Api.TXN_OFFSET_COMMIT: _BY_PARTITION,
+    Api.WRITE_TXN_MARKERS: Split(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")),
     Api.DESCRIBE_PRODUCERS: Split(("topics", "partition_indexes"), ("topics", "partitions")),
     Api.ELECT_LEADERS: Split(("topic_partitions", "partitions"), ("replica_election_results", "partition_result")),
     Api.FIND_COORDINATOR: Split(("coordinator_keys",), ("coordinators",)),

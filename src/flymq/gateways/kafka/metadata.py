@@ -9,6 +9,7 @@ from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.internal_topics import own_name
 from flymq.gateways.kafka.settings import with_kafka_defaults
 from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError
@@ -31,7 +32,7 @@ def metadata(
     if wanted is None or (version == 0 and not wanted):
         return _respond_with_all(connection, request)
     if request.allow_auto_topic_creation and any(
-        each.name and not topics.exists(connection.caller, each.name) for each in wanted
+        each.name and not topics.exists(connection.caller, own_name(each.name)) for each in wanted
     ):
         return _create_and_respond(connection, request, wanted)
     return _respond(connection, request, [_find(connection, request, each) for each in wanted])
@@ -41,7 +42,7 @@ async def _respond_with_all(connection: KafkaConnection, request: MetadataReques
     """Describe every topic; other requests are served meanwhile, since there may be thousands."""
     topics, slice_ = [], TimeSlice()
     for topic in connection.service.topics.all(connection.caller):
-        topics.append(_topic(topic, request))
+        topics.append(_topic(connection, topic, request))
         await slice_.yield_if_over()
     return _respond(connection, request, topics)
 
@@ -55,8 +56,10 @@ async def _create_and_respond(
             topics.append(_find(connection, request, each))
             continue
         try:
-            found = await connection.service.topics.get_or_create(connection.caller, each.name, with_kafka_defaults({}))
-            topics.append(_topic(found, request))
+            found = await connection.service.topics.get_or_create(
+                connection.caller, own_name(each.name), with_kafka_defaults({})
+            )
+            topics.append(_topic(connection, found, request, each.name))
         except FlyMQError as error:
             topics.append(MetadataResponseTopic(code_of(error), each.name))
     return _respond(connection, request, topics)
@@ -66,8 +69,8 @@ def _find(connection: KafkaConnection, request: MetadataRequest, wanted: Metadat
     topics, caller = connection.service.topics, connection.caller
     try:
         if wanted.name is None:
-            return _topic(topics.get_by_id(caller, wanted.topic_id), request)
-        return _topic(topics.get(caller, wanted.name), request)
+            return _topic(connection, topics.get_by_id(caller, wanted.topic_id), request)
+        return _topic(connection, topics.get(caller, own_name(wanted.name)), request, wanted.name)
     except FlyMQError as error:
         return MetadataResponseTopic(code_of(error), wanted.name, wanted.topic_id)
 
@@ -90,15 +93,25 @@ def _respond(
     )
 
 
-def _topic(topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+def _topic(
+    connection: KafkaConnection, topic: Topic, request: MetadataRequest, asked_name: str = ""
+) -> MetadataResponseTopic:
+    offline = connection.service.topics.offline(connection.caller, topic)
+    here = [connection.service.cluster.broker_id]
     return MetadataResponseTopic(
         ErrorCode.NONE,
-        topic.name,
+        asked_name or topic.name,
         topic.topic_id.bytes,
         topic.is_internal,
         [
             MetadataResponsePartition(
-                ErrorCode.NONE, number, state.leader, state.leader_epoch, state.replicas, state.isr
+                ErrorCode.NONE,
+                number,
+                state.leader,
+                state.leader_epoch,
+                state.replicas,
+                state.isr,
+                here if number in offline else [],
             )
             for number, state in enumerate(topic.partitions)
         ],
@@ -122,15 +135,15 @@ def describe_topic_partitions(
         if left == 0:
             response.next_cursor = pages.Cursor(name, 0)
             break
-        if not topics.exists(caller, name):
+        if not topics.exists(caller, own_name(name)):
             response.topics.append(
                 pages.DescribeTopicPartitionsResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, NO_ID)
             )
             left -= 1  # a page has an end, whatever it shows
             continue
-        topic = topics.get(caller, name)
+        topic = topics.get(caller, own_name(name))
         numbers = range(len(topic.partitions))[start : start + left]
-        response.topics.append(_page(topic, numbers))
+        response.topics.append(_page(connection, topic, name, numbers))
         left -= len(numbers)
         if start + len(numbers) < len(topic.partitions):
             response.next_cursor = pages.Cursor(name, start + len(numbers))
@@ -138,7 +151,11 @@ def describe_topic_partitions(
     return response
 
 
-def _page(topic: Topic, numbers: range) -> pages.DescribeTopicPartitionsResponseTopic:
+def _page(
+    connection: KafkaConnection, topic: Topic, name: str, numbers: range
+) -> pages.DescribeTopicPartitionsResponseTopic:
+    offline = connection.service.topics.offline(connection.caller, topic)
+    here = [connection.service.cluster.broker_id]
     partitions = []
     for number in numbers:
         state = topic.partitions[number]
@@ -152,8 +169,9 @@ def _page(topic: Topic, numbers: range) -> pages.DescribeTopicPartitionsResponse
                 state.isr,
                 eligible_leader_replicas=[],  # not null: Java's clients do not take that
                 last_known_elr=[],
+                offline_replicas=here if number in offline else [],
             )
         )
     return pages.DescribeTopicPartitionsResponseTopic(
-        ErrorCode.NONE, topic.name, topic.topic_id.bytes, topic.is_internal, partitions, TOPIC_OPERATIONS
+        ErrorCode.NONE, name, topic.topic_id.bytes, topic.is_internal, partitions, TOPIC_OPERATIONS
     )

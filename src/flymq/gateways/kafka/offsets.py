@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from flymq.broker.service.records import EARLIEST, TimedOffset
+from flymq.broker.service.records import EARLIEST, LATEST, MAX_TIMESTAMP, TimedOffset
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.internal_topics import own_name
 from flymq.model.delivery import Isolation
-from flymq.model.errors import FlyMQError
+from flymq.model.errors import FlyMQError, UnsupportedVersion
 from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import delete_records as deletion
 from flymq.wire.kafka.messages import describe_producers as producers
@@ -15,11 +16,21 @@ from flymq.wire.kafka.messages import offset_for_leader_epoch as epochs
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The positions that a client can ask for, and since which version."""
 _NOWHERE = TimedOffset(-1, -1, -1)
 
 
 async def list_offsets(
-    connection: KafkaConnection, request: listing.ListOffsetsRequest, _version: int
+    connection: KafkaConnection, request: listing.ListOffsetsRequest, version: int
 ) -> listing.ListOffsetsResponse:
     isolation = Isolation(request.isolation_level == Isolation.READ_COMMITTED)
     topics = []
@@ -27,7 +38,7 @@ async def list_offsets(
         found = []
         for part in topic.partitions:
             try:
-                timed = await _find(connection, topic.name, part, isolation) or _NOWHERE
+                timed = await _find(connection, topic.name, part, isolation, version) or _NOWHERE
                 found.append(
                     listing.ListOffsetsPartitionResponse(
                         part.partition_index, ErrorCode.NONE, timed.timestamp, timed.offset, timed.leader_epoch
@@ -41,13 +52,17 @@ async def list_offsets(
 
 
 async def _find(
-    connection: KafkaConnection, topic: str, part: listing.ListOffsetsPartition, isolation: Isolation
+    connection: KafkaConnection, topic: str, part: listing.ListOffsetsPartition, isolation: Isolation, version: int
 ) -> TimedOffset | None:
-    if part.timestamp == LATEST_TIERED:
+    name = TopicPartition(own_name(topic), part.partition_index)
+    if part.timestamp < 0 and version < _FIRST_VERSIONS.get(part.timestamp, version + 1):
+        raise UnsupportedVersion(f"ListOffsets {version} has no position {part.timestamp}")
+    if part.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        connection.service.records.check_readable(connection.caller, name, part.current_leader_epoch)
         return None  # there is no tiered storage
     return await connection.service.records.find_offset(
         connection.caller,
-        TopicPartition(topic, part.partition_index),
+        name,
         EARLIEST if part.timestamp == EARLIEST_LOCAL else part.timestamp,
         isolation,
         leader_epoch=part.current_leader_epoch,
@@ -62,7 +77,7 @@ def offset_for_leader_epoch(
     for topic in request.topics:
         found = []
         for part in topic.partitions:
-            name = TopicPartition(topic.topic, part.partition)
+            name = TopicPartition(own_name(topic.topic), part.partition)
             try:
                 end = connection.service.records.end_of_epoch(
                     connection.caller, name, part.leader_epoch, leader_epoch=part.current_leader_epoch
@@ -102,7 +117,9 @@ def describe_producers(
         found = []
         for number in topic.partition_indexes:
             try:
-                known = connection.service.records.producers(connection.caller, TopicPartition(topic.name, number))
+                known = connection.service.records.producers(
+                    connection.caller, TopicPartition(own_name(topic.name), number)
+                )
                 active = [producers.ProducerState(*producer) for producer in known]
                 found.append(producers.PartitionResponse(number, active_producers=active))
             except FlyMQError as error:

@@ -2,6 +2,8 @@
 
 From version 12 on (KIP-890) the first batch of a transaction begins it, and the first one to a partition adds that to
 it. With older versions the partition must have been added.
+
+From version 13 on topics have ids instead of names, so that no batch gets into a topic that was created again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from flymq.model.errors import (
     InvalidRecord,
     InvalidTransactionState,
     StaleConnection,
+    TopicNotFound,
     TransactionAborted,
     TransactionInProgress,
 )
@@ -30,12 +33,15 @@ from flymq.wire.kafka.messages.produce import (
 _ACKS = {acks.value: acks for acks in Acks}
 _ABORTABLE_FROM = 11
 _BEGINS_FROM = 12
+_BY_ID_FROM = 13
 
 
 def produce(connection: KafkaConnection, request: ProduceRequest, version: int) -> ProduceResponse | AnswerLater | None:
     acks = _ACKS.get(request.acks)
     if acks is None:
         return _refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if version >= _BY_ID_FROM:
+        _fill_in_names(connection, request)
     parts: list[ProducePart] = [
         (topic.name, part.index, part.records or b"")  # type: ignore[misc]
         for topic in request.topic_data
@@ -59,6 +65,13 @@ def produce(connection: KafkaConnection, request: ProduceRequest, version: int) 
     if produced.decided is None:
         return _respond(request, produced, version)
     return AnswerLater(produced.decided, lambda _: _respond_later(connection, request, produced, version))
+
+
+def _fill_in_names(connection: KafkaConnection, request: ProduceRequest) -> None:
+    """Look the names of the topics up. No topic has the empty name, which those with an unknown id keep."""
+    for topic in request.topic_data:
+        found = connection.service.topics.find_by_id(connection.caller, topic.topic_id)
+        topic.name = "" if found is None else found.name
 
 
 def _is_stale(produced: Produced) -> bool:
@@ -87,7 +100,9 @@ def _respond(request: ProduceRequest, produced: Produced, version: int) -> Produ
     return ProduceResponse(
         [
             TopicProduceResponse(
-                topic.name, [_partition(part.index, next(parts), version) for part in topic.partition_data]
+                topic.name,
+                topic.topic_id,
+                [_partition(part.index, next(parts), version) for part in topic.partition_data],
             )
             for topic in request.topic_data
         ],
@@ -113,6 +128,8 @@ def _code(error: FlyMQError, version: int) -> ErrorCode:
         return ErrorCode.TRANSACTION_ABORTABLE if version >= _BEGINS_FROM else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if isinstance(error, InvalidTransactionState) and version >= _ABORTABLE_FROM:
         return ErrorCode.TRANSACTION_ABORTABLE
+    if isinstance(error, TopicNotFound) and version >= _BY_ID_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
     if isinstance(error, TransactionInProgress) and version < _BEGINS_FROM:
         return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients retry after this one only
     return code_of(error)
@@ -122,7 +139,9 @@ def _refuse(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     return ProduceResponse(
         [
             TopicProduceResponse(
-                topic.name, [PartitionProduceResponse(part.index, code, -1) for part in topic.partition_data]
+                topic.name,
+                topic.topic_id,
+                [PartitionProduceResponse(part.index, code, -1) for part in topic.partition_data],
             )
             for topic in request.topic_data
         ]

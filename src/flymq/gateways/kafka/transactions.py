@@ -27,6 +27,7 @@ from flymq.model.errors import (
     StorageError,
     TransactionAborted,
     UnknownProducer,
+    WrongProducerId,
 )
 from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import add_offsets_to_txn as groups_wire
@@ -62,7 +63,7 @@ def _code(error: FlyMQError, *, names_fenced: bool, has_new_epochs: bool = False
     """
     if isinstance(error, TransactionAborted):
         return ErrorCode.TRANSACTION_ABORTABLE if has_new_epochs else ErrorCode.UNKNOWN_PRODUCER_ID
-    if isinstance(error, UnknownProducer):
+    if isinstance(error, UnknownProducer | WrongProducerId):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if isinstance(error, ProducerFenced) and names_fenced:
         return ErrorCode.PRODUCER_FENCED
@@ -93,6 +94,10 @@ async def init_producer_id(
         renews = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
         producer = await transactions.init(caller, name, request.transaction_timeout_ms, renews=renews)
+    except WrongProducerId:  # here it is another producer that has taken the transactional id over
+        fenced_has_a_name = version >= _FENCED_AT_INIT_HAS_A_NAME_FROM
+        code = ErrorCode.PRODUCER_FENCED if fenced_has_a_name else ErrorCode.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code)
     except FlyMQError as error:
         return InitProducerIdResponse(error_code=_code(error, names_fenced=version >= _FENCED_AT_INIT_HAS_A_NAME_FROM))
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
@@ -262,7 +267,8 @@ def list_transactions(
     producer_ids = set(request.producer_id_filters)
     now_ms = connection.shared.clock.now_ms()
     found = []
-    for name, value in connection.service.transactions.all(connection.caller):
+    pattern = request.transactional_id_pattern or ""
+    for name, value in connection.service.transactions.all(connection.caller, matching=pattern):
         age_ms = now_ms - value.began_at_ms if value.began_at_ms >= 0 else -1
         if (
             (not request.state_filters or _STATES[value.state] in states)

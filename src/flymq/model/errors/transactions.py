@@ -20,6 +20,20 @@ class ProducerFenced(FlyMQError):
     hint = "Stop this producer: another one with the same transactional id is running."
 
 
+class WrongProducerId(ProducerFenced):
+    """The transactional id belongs to a producer with another id."""
+
+    code = "WRONG_PRODUCER_ID"
+    hint = "Stop this producer, or get the id of this transactional id with INIT_PRODUCER."
+
+
+class CoordinatorEpochFenced(FlyMQError):
+    """A later coordinator has ended transactions of this producer in the partition."""
+
+    code = "COORDINATOR_EPOCH_FENCED"
+    hint = "Describe the producers of the partition again, and use the coordinator epoch that is shown there."
+
+
 class UnknownProducer(FlyMQError):
     """The producer id is unknown to the broker."""
 

@@ -1,8 +1,8 @@
 """The supported requests and their versions: exactly what ApiVersions returns.
 
-The versions are those of one Kafka release line (4.0) as far as FlyMQ has the same semantics. Left out on purpose:
-requests between brokers, and versions with semantics that FlyMQ does not have, such as two-phase commit (KIP-939:
-InitProducerId 6).
+The versions are those of Kafka 4.3 as far as FlyMQ has the same semantics. Left out on purpose: requests between
+brokers, delegation tokens and Raft voters, and versions that Kafka itself does not serve by default, such as two-phase
+commit (KIP-939: InitProducerId 6).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Api(IntEnum):
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
@@ -47,6 +48,8 @@ class Api(IntEnum):
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -68,9 +71,9 @@ class Versions(NamedTuple):
 
 
 CODECS: dict[Api, Versions] = {
-    Api.PRODUCE: Versions(3, 12),
-    Api.FETCH: Versions(4, 17),
-    Api.LIST_OFFSETS: Versions(1, 10),
+    Api.PRODUCE: Versions(3, 13),
+    Api.FETCH: Versions(4, 18),
+    Api.LIST_OFFSETS: Versions(1, 11),
     Api.METADATA: Versions(0, 13),
     Api.OFFSET_COMMIT: Versions(2, 9),
     Api.OFFSET_FETCH: Versions(1, 9),
@@ -91,20 +94,23 @@ CODECS: dict[Api, Versions] = {
     Api.ADD_PARTITIONS_TO_TXN: Versions(0, 5),
     Api.ADD_OFFSETS_TO_TXN: Versions(0, 4),
     Api.END_TXN: Versions(0, 5),
+    Api.WRITE_TXN_MARKERS: Versions(1, 2),
     Api.TXN_OFFSET_COMMIT: Versions(0, 5),
     Api.DESCRIBE_CONFIGS: Versions(1, 4),
     Api.ALTER_CONFIGS: Versions(0, 2),
-    Api.DESCRIBE_LOG_DIRS: Versions(1, 4),
+    Api.DESCRIBE_LOG_DIRS: Versions(1, 5),
     Api.SASL_AUTHENTICATE: Versions(0, 2),
     Api.CREATE_PARTITIONS: Versions(0, 3),
     Api.DELETE_GROUPS: Versions(0, 2),
     Api.ELECT_LEADERS: Versions(0, 2),
     Api.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1),
     Api.OFFSET_DELETE: Versions(0, 0),
+    Api.DESCRIBE_QUORUM: Versions(0, 2),
+    Api.UPDATE_FEATURES: Versions(0, 2),
     Api.DESCRIBE_CLUSTER: Versions(0, 2),
     Api.DESCRIBE_PRODUCERS: Versions(0, 0),
     Api.DESCRIBE_TRANSACTIONS: Versions(0, 0),
-    Api.LIST_TRANSACTIONS: Versions(0, 1),
+    Api.LIST_TRANSACTIONS: Versions(0, 2),
     Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
     Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
     Api.LIST_CONFIG_RESOURCES: Versions(0, 1),

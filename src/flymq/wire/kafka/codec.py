@@ -24,6 +24,8 @@ _ELEMENTS_MAX_OF: dict[int, int] = {
     Api.CONSUMER_GROUP_HEARTBEAT: 20_000,
     Api.SYNC_GROUP: 10_000,
     Api.DESCRIBE_CONFIGS: 10_000,
+    Api.DESCRIBE_QUORUM: 1_000,
+    Api.UPDATE_FEATURES: 1_000,
 }
 """Less than others may have: they are served as a whole, or their responses are much larger."""
 

@@ -358,3 +358,16 @@ async def test_the_start_of_the_log_has_the_epoch_that_wrote_what_is_there(disk_
     assert (partition.find_earliest().offset, partition.find_earliest().leader_epoch) == (0, 4)
     run_steps_here(partition.delete_before(1))
     assert (partition.find_earliest().offset, partition.find_earliest().leader_epoch) == (1, 6)
+
+
+async def test_records_are_deleted_before_an_offset_or_all_with_minus_one_and_other_negative_offsets_are_refused(
+    disk_topic: Replica,
+) -> None:
+    partition = disk_topic.partition
+    partition.lead(0)
+    partition.append(batch("a", "b"), Acks.LEADER)
+    for offset in (-2, -5, 3):
+        with pytest.raises(OffsetOutOfRange):
+            run_steps_here(partition.delete_before(offset))
+    assert partition.start_offset == 0
+    assert run_steps_here(partition.delete_before(-1)) == 2

@@ -158,7 +158,7 @@ def test_clients_are_throttled_while_too_much_waits() -> None:
 def test_a_late_error_ends_the_connection_of_a_kafka_client_that_expects_no_answer() -> None:
     async def scenario(_: World, node: Broker) -> None:
         connection = kafka_connection(node)
-        data = [TopicProduceData("orders", [PartitionProduceData(0, memoryview(large_noise()))])]
+        data = [TopicProduceData("orders", partition_data=[PartitionProduceData(0, memoryview(large_noise()))])]
         assert kafka_produce.produce(connection, ProduceRequest(acks=0, topic_data=data), 9) is None
         assert not connection._ends_when_sent
         await decided(produce(node, batch("behind it")))

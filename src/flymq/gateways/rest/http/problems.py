@@ -47,6 +47,7 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.NotEnoughReplicas: 503,
     errors.OutOfOrderSequence: 409,
     errors.ProducerFenced: 409,
+    errors.CoordinatorEpochFenced: 409,
     errors.UnknownProducer: 409,
     errors.InvalidTransactionState: 409,
     errors.TransactionAborted: 409,

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, versions 1 to 4. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""DescribeLogDirs, versions 1 to 5. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
@@ -14,6 +14,7 @@ COMPACT_FROM = 2
 _IQQT = Struct(">iqq?")
 _H = Struct(">h")
 _QQ = Struct(">qq")
+_T = Struct(">?")
 _I = Struct(">i")
 
 
@@ -44,6 +45,7 @@ class DescribeLogDirsResult(msgspec.Struct):
     topics: list[DescribeLogDirsTopic] = []
     total_bytes: int = -1
     usable_bytes: int = -1
+    is_cordoned: bool = False
 
 
 class DescribeLogDirsResponse(msgspec.Struct):
@@ -90,6 +92,8 @@ def _encode_describe_log_dirs_result(writer: Writer, value: DescribeLogDirsResul
         _encode_describe_log_dirs_topic(writer, describe_log_dirs_topic, version)
     if version >= 4:
         writer += _QQ.pack(value.total_bytes, value.usable_bytes)
+    if version >= 5:
+        writer += _T.pack(value.is_cordoned)
     writer.end()
 
 

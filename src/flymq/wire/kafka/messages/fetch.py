@@ -1,4 +1,4 @@
-"""Fetch, versions 4 to 17. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""Fetch, versions 4 to 18. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
@@ -42,6 +42,7 @@ class FetchPartition(msgspec.Struct):
     log_start_offset: int = -1
     partition_max_bytes: int = 0
     replica_directory_id: bytes = NO_ID
+    high_watermark: int = 9223372036854775807
 
 
 class FetchTopic(msgspec.Struct):
@@ -152,9 +153,12 @@ def _parse_fetch_partition(reader: Reader, version: int) -> FetchPartition:
         (log_start_offset,) = reader.unpack(_Q)
     (partition_max_bytes,) = reader.unpack(_I)
     replica_directory_id = NO_ID
+    high_watermark = 9223372036854775807
     for tag, inner in reader.tags():
         if tag == 0 and version >= 17:
             (replica_directory_id,) = inner.unpack(_16S)
+        elif tag == 1 and version >= 18:
+            (high_watermark,) = inner.unpack(_Q)
     return FetchPartition(
         partition,
         current_leader_epoch,
@@ -163,6 +167,7 @@ def _parse_fetch_partition(reader: Reader, version: int) -> FetchPartition:
         log_start_offset,
         partition_max_bytes,
         replica_directory_id,
+        high_watermark,
     )
 
 

@@ -1,4 +1,4 @@
-"""ListOffsets, versions 1 to 10. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""ListOffsets, versions 1 to 11. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 

@@ -1,4 +1,4 @@
-"""ListTransactions, versions 0 to 1. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""ListTransactions, versions 0 to 2. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
@@ -19,6 +19,7 @@ class ListTransactionsRequest(msgspec.Struct):
     state_filters: list[str] = []
     producer_id_filters: list[int] = []
     duration_filter: int = -1
+    transactional_id_pattern: str | None = None
 
 
 class TransactionState(msgspec.Struct):
@@ -40,8 +41,11 @@ def parse_request(reader: Reader, version: int) -> ListTransactionsRequest:
     duration_filter = -1
     if version >= 1:
         (duration_filter,) = reader.unpack(_Q)
+    transactional_id_pattern: str | None = None
+    if version >= 2:
+        transactional_id_pattern = reader.nullable_string()
     reader.end()
-    return ListTransactionsRequest(state_filters, producer_id_filters, duration_filter)
+    return ListTransactionsRequest(state_filters, producer_id_filters, duration_filter, transactional_id_pattern)
 
 
 def _encode_transaction_state(writer: Writer, value: TransactionState, _version: int) -> None:

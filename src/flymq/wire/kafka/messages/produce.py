@@ -1,4 +1,4 @@
-"""Produce, versions 3 to 12. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""Produce, versions 3 to 13. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
@@ -8,10 +8,11 @@ from struct import Struct
 
 import msgspec
 
-from flymq.wire.kafka.values import Reader, Records, Writer
+from flymq.wire.kafka.values import NO_ID, Reader, Records, Writer
 
 COMPACT_FROM = 9
 _I = Struct(">i")
+_16S = Struct(">16s")
 _HI = Struct(">hi")
 _II = Struct(">ii")
 _IHQQ = Struct(">ihqq")
@@ -25,6 +26,7 @@ class PartitionProduceData(msgspec.Struct):
 
 class TopicProduceData(msgspec.Struct):
     name: str = ""
+    topic_id: bytes = NO_ID
     partition_data: list[PartitionProduceData] = []
 
 
@@ -65,6 +67,7 @@ class PartitionProduceResponse(msgspec.Struct):
 
 class TopicProduceResponse(msgspec.Struct):
     name: str = ""
+    topic_id: bytes = NO_ID
     partition_responses: list[PartitionProduceResponse] = []
 
 
@@ -82,10 +85,15 @@ def _parse_partition_produce_data(reader: Reader, _version: int) -> PartitionPro
 
 
 def _parse_topic_produce_data(reader: Reader, version: int) -> TopicProduceData:
-    name = reader.string()
+    name = ""
+    if version <= 12:
+        name = reader.string()
+    topic_id = NO_ID
+    if version >= 13:
+        (topic_id,) = reader.unpack(_16S)
     partition_data = [_parse_partition_produce_data(reader, version) for _ in range(reader.count())]
     reader.end()
-    return TopicProduceData(name, partition_data)
+    return TopicProduceData(name, topic_id, partition_data)
 
 
 def parse_request(reader: Reader, version: int) -> ProduceRequest:
@@ -133,7 +141,10 @@ def _encode_partition_produce_response(writer: Writer, value: PartitionProduceRe
 
 
 def _encode_topic_produce_response(writer: Writer, value: TopicProduceResponse, version: int) -> None:
-    writer.string(value.name)
+    if version <= 12:
+        writer.string(value.name)
+    if version >= 13:
+        writer += _16S.pack(value.topic_id)
     writer.amount(value.partition_responses)
     for partition_produce_response in value.partition_responses:
         _encode_partition_produce_response(writer, partition_produce_response, version)
