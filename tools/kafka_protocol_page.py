@@ -80,6 +80,9 @@ _BEHAVIOUR = """\
 - A group can change between the two protocols only while it has no members; its offsets are kept. Until then, members
   of the other protocol are rejected: JoinGroup with INCONSISTENT_GROUP_PROTOCOL, ConsumerGroupHeartbeat with
   GROUP_ID_NOT_FOUND.
+- Clients push metrics (KIP-714) once there is a subscription to them, a resource of the type `client-metrics` with the
+  settings `metrics`, `interval.ms` and `match`. The broker asks for totals, not deltas, and shows them in
+  `/metrics/detailed`: see [Metrics of Kafka's clients](../how-to/monitoring.md#metrics-of-kafkas-clients).
 - Metadata returns the address that the client connected to, unless `listener.advertised_host` is set.
 
 ## Not supported

@@ -6,7 +6,8 @@
     gone/<topic id>           name of a deleted topic whose files have not been removed yet
     pid/next                  the next producer id to allocate
     cluster                   id of the cluster, chosen at the first start
-    s/<scope>/<name>          settings changed at run time: of all brokers (s/broker/), of one, of a group
+    s/<scope>/<name>          settings changed at run time: of all brokers (s/broker/), of one, of a group,
+                              of a subscription to metrics of clients
 
 A topic exists when `t/<topic>` does: partitions are written before it and removed with it. Every change is one
 txn, and returns the revision at which it is visible, or raises. image.py reads these keys.
@@ -72,6 +73,8 @@ class Scope(Enum):
     BROKER = "broker"
     """Defaults of topics, for one broker; with an empty name for all brokers."""
     GROUP = "group"
+    CLIENT_METRICS = "client_metrics"
+    """A subscription to metrics of clients."""
 
 
 class NewEpoch(NamedTuple):

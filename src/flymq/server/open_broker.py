@@ -22,6 +22,7 @@ from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, StateLog,
 from flymq.broker.coordinators.transactions import Transactions
 from flymq.broker.replicas.replicas import CLOSED_AT_ONCE, NewEpochs, Replicas
 from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.gate import Gate
 from flymq.broker.service.groups import Groups as GroupService
@@ -236,6 +237,7 @@ def _service(  # noqa: PLR0913  # called once
         TransactionService(transactions, producer_ids, image, replicas, group_service, gate, clock),
         members,
         Settings(image, catalog, groups.consumers, gate, _file_settings(config), config.topics.defaults),
+        ClientMetrics(image, catalog, gate, clock, at.host.entropy),
         Access(_password_checks(at), config.auth.required, config.auth.users, config.auth.plain_without_tls),
         accounts,
     )

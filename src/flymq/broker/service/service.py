@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from flymq.broker.access.login import Access
 from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
@@ -28,5 +29,6 @@ class Service:
     transactions: Transactions
     members: Members
     settings: Settings
+    client_metrics: ClientMetrics
     access: Access
     accounts: Accounts

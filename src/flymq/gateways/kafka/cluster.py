@@ -24,6 +24,7 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
+_SOFTWARE_LENGTH_MAX = 100
 _BROKERS = 1
 _GROUP, _TRANSACTION = 0, 1
 _MANY_KEYS_FROM = 4
@@ -31,7 +32,10 @@ _FEATURES_FROM_ZERO_FROM = 4
 """Clients that request older versions cannot read a feature that is supported from level 0 on."""
 
 
-def api_versions(connection: KafkaConnection, _request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
+def api_versions(connection: KafkaConnection, request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
+    if request is not None:
+        software, software_version = request.client_software_name, request.client_software_version
+        connection.software = (software[:_SOFTWARE_LENGTH_MAX], software_version[:_SOFTWARE_LENGTH_MAX])
     versions = []
     for api in connection.served:
         first, last = CODECS[api]

@@ -1,4 +1,5 @@
-"""What has settings in Kafka's protocol: topics, brokers, groups. How each of them is described and altered."""
+"""What has settings in Kafka's protocol: topics, brokers, groups, subscriptions to metrics of clients. How each of them
+is described and altered."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Protocol
 
+from flymq.broker.service.client_metrics import DEFAULTS as CLIENT_METRICS_DEFAULTS
 from flymq.broker.service.settings import ALL_BROKERS
 from flymq.gateways.kafka.broker_settings import (
     BROKER_NAMES,
@@ -17,9 +19,11 @@ from flymq.gateways.kafka.broker_settings import (
     to_topic_settings,
 )
 from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.internal_topics import own_name
 from flymq.gateways.kafka.settings import Setting, Source, described, is_known, to_flymq
 from flymq.model.errors import InvalidRequest
 from flymq.model.group_settings import GROUP_SETTINGS
+from flymq.model.typed_settings import SettingType
 
 Changes = Mapping[str, str | None]
 """New values by name; None resets a setting to its default."""
@@ -53,11 +57,11 @@ class TopicResource:
     name: str
 
     def describe(self, connection: KafkaConnection) -> list[Setting]:
-        topic = connection.service.topics.get(connection.caller, self.name)
+        topic = connection.service.topics.get(connection.caller, own_name(self.name))
         return described(topic, partial(origins, connection))
 
     def own(self, connection: KafkaConnection) -> set[str]:
-        return set(connection.service.topics.get(connection.caller, self.name).own_settings)
+        return set(connection.service.topics.get(connection.caller, own_name(self.name)).own_settings)
 
     async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
         # To reset a setting that does not exist is no error in Kafka, and tools that mirror settings do it.
@@ -114,9 +118,41 @@ class GroupResource:
         await settings.alter_group(connection.caller, self.name, changes, validate_only=validate_only)
 
 
-RESOURCES: dict[int, type[TopicResource] | type[BrokerResource] | type[GroupResource]] = {
+@dataclass(frozen=True, slots=True)
+class ClientMetricsResource:
+    """A subscription to metrics that clients push."""
+
+    name: str
+
+    def describe(self, connection: KafkaConnection) -> list[Setting]:
+        given = connection.service.client_metrics.settings_of(connection.caller, self.name)
+        found = []
+        for name, default in sorted(CLIENT_METRICS_DEFAULTS.items()):
+            source = Source.CLIENT_METRICS if name in given else Source.DEFAULT
+            value, type_ = given.get(name, default), SettingType.INT if name == "interval.ms" else SettingType.LIST
+            text = _CLIENT_METRICS_TEXTS[name]
+            found.append(Setting(name, value, source, type_, text, synonyms=[(name, value, source)]))
+        return found
+
+    def own(self, connection: KafkaConnection) -> set[str]:
+        return set(connection.service.client_metrics.settings_of(connection.caller, self.name))
+
+    async def alter(self, connection: KafkaConnection, changes: Changes, *, validate_only: bool) -> None:
+        service = connection.service.client_metrics
+        await service.alter(connection.caller, self.name, changes, validate_only=validate_only)
+
+
+_CLIENT_METRICS_TEXTS = {
+    "metrics": "Prefixes of the names of the metrics that clients push; * for all.",
+    "interval.ms": "How often clients push.",
+    "match": "Which clients: NAME=PATTERN, separated by commas; all must match.",
+}
+
+
+RESOURCES: dict[int, type[TopicResource] | type[BrokerResource] | type[GroupResource] | type[ClientMetricsResource]] = {
     ResourceType.TOPIC: TopicResource,
     ResourceType.BROKER: BrokerResource,
+    ResourceType.CLIENT_METRICS: ClientMetricsResource,
     ResourceType.GROUP: GroupResource,
 }
 

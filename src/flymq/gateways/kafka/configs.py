@@ -62,7 +62,7 @@ def list_config_resources(
         ResourceType.TOPIC: (topic.name for topic in service.topics.all(caller)),
         ResourceType.BROKER: brokers,
         ResourceType.BROKER_LOGGER: brokers,
-        ResourceType.CLIENT_METRICS: (),
+        ResourceType.CLIENT_METRICS: service.client_metrics.names(caller),
         ResourceType.GROUP: service.settings.groups(caller),
     }
     wanted = [ResourceType.CLIENT_METRICS] if version == 0 else request.resource_types or list(names)

@@ -72,6 +72,8 @@ class KafkaConnection(FramedConnection[memoryview]):
         self.login: Login | None = None
         self.takes_token: LogIn | None = None
         self.fetch_session: FetchSession | None = None
+        self.software = ("", "")
+        """Name and version of the client library, as it says."""
         self._handlers = handlers
         self._turns: deque[_Turn] = deque()
 
@@ -79,6 +81,11 @@ class KafkaConnection(FramedConnection[memoryview]):
     def served(self) -> list[Api]:
         """The supported APIs."""
         return [Api(api) for api in sorted(self._handlers)]
+
+    @property
+    def peer_port(self) -> int:
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return peer[1] if peer else 0
 
     # --- receive
 

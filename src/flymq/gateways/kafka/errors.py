@@ -78,6 +78,8 @@ class ErrorCode(IntEnum):
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
+    UNKNOWN_SUBSCRIPTION_ID = 117
+    TELEMETRY_TOO_LARGE = 118
     TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
 
@@ -147,6 +149,9 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
     errors.TooManyLogins: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    errors.UnknownMetricsSubscription: ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+    errors.MetricsTooLarge: ErrorCode.TELEMETRY_TOO_LARGE,
+    errors.MetricsTooOften: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
 }
 

@@ -55,6 +55,8 @@ LATER: dict[Api, str] = {
     Api.LIST_TRANSACTIONS: "transactions.list_transactions",
     Api.CONSUMER_GROUP_HEARTBEAT: "consumer_groups.heartbeat",
     Api.CONSUMER_GROUP_DESCRIBE: "consumer_groups.describe",
+    Api.GET_TELEMETRY_SUBSCRIPTIONS: "telemetry.get_subscriptions",
+    Api.PUSH_TELEMETRY: "telemetry.push",
     Api.LIST_CONFIG_RESOURCES: "configs.list_config_resources",
     Api.DESCRIBE_TOPIC_PARTITIONS: "metadata.describe_topic_partitions",
 }

@@ -28,6 +28,7 @@ class Source(IntEnum):
     """Set at run time, for all brokers."""
     BROKER_FILE = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 

@@ -11,6 +11,7 @@ from flymq.model.errors.archives import *
 from flymq.model.errors.backups import *
 from flymq.model.errors.base import *
 from flymq.model.errors.batches import *
+from flymq.model.errors.client_metrics import *
 from flymq.model.errors.connections import *
 from flymq.model.errors.coordinators import *
 from flymq.model.errors.disk import *

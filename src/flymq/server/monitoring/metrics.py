@@ -66,6 +66,7 @@ def broker_page(measured: Measured) -> Iterator[str]:
     yield from _storage(measured)
     yield from _groups(measured.broker)
     yield from _transactions(measured.broker)
+    yield from _client_metrics(measured.broker)
 
 
 def _process(measured: Measured) -> Iterator[str]:
@@ -248,6 +249,21 @@ def _transactions(broker: Broker) -> Iterator[str]:
     )
 
 
+def _client_metrics(broker: Broker) -> Iterator[str]:
+    pushed = broker.service.client_metrics
+    yield from gauge(
+        "flymq_client_metrics_clients", "Kafka clients that have pushed metrics lately.", ("", pushed.clients)
+    )
+    yield from counters(
+        "flymq_client_metrics_pushes_total", "Pushes of metrics by Kafka clients.", _by("result", pushed.pushes)
+    )
+    yield from counters(
+        "flymq_client_metrics_left_out_total",
+        "Numbers that Kafka clients have pushed beyond the limits.",
+        [("", pushed.left_out)],
+    )
+
+
 def _by(name: str, counts: dict[str, int]) -> list[tuple[str, float]]:
     return [(labels(**{name: value}), count) for value, count in sorted(counts.items())]
 
@@ -260,6 +276,7 @@ def detailed_page(measured: Measured) -> Iterator[str]:
     yield from _topic_flows(broker)
     yield from _partitions(broker)
     yield from _group_details(broker)
+    yield from _pushed_by_clients(broker)
 
 
 def _topic_flows(broker: Broker) -> Iterator[str]:
@@ -389,6 +406,12 @@ def _group_details(broker: Broker) -> Iterator[str]:
         "Generation of the group; it grows with each rebalance.",
         ((at, g.generation) for at, g in named),
     )
+
+
+def _pushed_by_clients(broker: Broker) -> Iterator[str]:
+    for name, is_counter, values in broker.service.client_metrics.series():
+        family = counters if is_counter else gauges
+        yield from family(name, "Pushed by Kafka clients.", values.items())
 
 
 def _lags(broker: Broker, group: AnyGroup) -> Iterator[tuple[TopicPartition, int, Lag]]:

@@ -12,6 +12,7 @@ from tests.unit.broker.world import World
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS
 from flymq.broker.service.caller import Caller
+from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
@@ -19,7 +20,7 @@ from flymq.broker.service.records import NewRecord, Records
 from flymq.broker.service.service import Service
 from flymq.broker.service.settings import Settings
 from flymq.broker.service.topics import Topics
-from flymq.broker.service.transactions import Transactions
+from flymq.broker.service.transactions import ProducerIdentity, Transactions
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks
 from flymq.model.errors import FlyMQError, TopicIsInternal, TopicNotFound
@@ -27,7 +28,7 @@ from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 
 CALLER = Caller("test")
-VERBS = (Topics, Records, Groups, Transactions, Members, Settings)
+VERBS = (Topics, Records, Groups, Transactions, Members, Settings, ClientMetrics)
 WITHOUT_CALLER = {
     # what the service's own parts ask each other
     "Records.choose_partition",
@@ -40,6 +41,10 @@ WITHOUT_CALLER = {
     # `is_missing` tells what `create_missing` is then asked for, and a member knows its caller
     "Records.is_missing",
     "Members.get",
+    # parts of a push whose caller was checked, and the broker's own page of metrics
+    "ClientMetrics.read",
+    "ClientMetrics.failed",
+    "ClientMetrics.series",
     # called by the image, not by a client
     "Records.topic_deleted",
     "Members.topic_deleted",
@@ -136,6 +141,10 @@ async def delete_records(node: Broker, name: TopicPartition) -> None:
     await node.service.records.delete(CALLER, name, -1)
 
 
+async def abort_in_partition(node: Broker, name: TopicPartition) -> None:
+    await node.service.transactions.abort_in_partition(CALLER, name, ProducerIdentity(1, 0), coordinator_epoch=0)
+
+
 async def check_writable(node: Broker, name: TopicPartition) -> None:
     node.service.records.check_writable(CALLER, name.topic)
 
@@ -163,6 +172,7 @@ CHANGES = (
     add_to_transaction,
     check_partitions,
     delete_records,
+    abort_in_partition,
     check_writable,
     create,
     alter,

@@ -73,6 +73,9 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.UnstableOffsets: 409,
     errors.Unauthenticated: 401,
     errors.AuthenticationFailed: 401,
+    errors.UnknownMetricsSubscription: 409,
+    errors.MetricsTooLarge: 413,
+    errors.MetricsTooOften: 429,
     errors.PlaintextLogin: 403,
     errors.TooManyLogins: 429,
 }
