@@ -50,9 +50,10 @@ _BEHAVIOUR = """\
 - A topic that is deleted and recreated has a new id. Produce 13 and Fetch 13 to 18 name topics by their ids, and get
   UNKNOWN_TOPIC_ID for one that is gone.
 - A topic name that differs from another one in `.` and `_` alone is refused with INVALID_TOPIC, in every protocol.
-- `__consumer_offsets` and `__transaction_state` are FlyMQ's `__offsets` and `__transactions` for who asks for them by
-  name: to describe them, to find offsets and to fetch. Their records are FlyMQ's own, which the formatters of Kafka's
-  tools do not know. Lists of all topics have them once, under FlyMQ's names. No client can write to them.
+- FlyMQ's internal topics `__offsets` and `__transactions` have the names that Kafka's tools look for,
+  `__consumer_offsets` and `__transaction_state`: in lists, and to describe them, to find offsets and to fetch. FlyMQ's
+  own names are found, too. Their records are FlyMQ's, which the formatters of Kafka's tools do not know. No client can
+  write to them.
 - There is no tiered storage: ListOffsets finds the earliest local offset (-4) at the start of the log, and none for the
   positions -5 and -6.
 - A partition that is offline has its broker in `offline_replicas`, and still has its leader, which tells the reason.

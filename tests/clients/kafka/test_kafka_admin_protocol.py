@@ -334,8 +334,9 @@ def test_a_name_that_collides_with_another_is_refused(broker, raw):
 @pytest.mark.parametrize(
     ("kafkas", "ours"), [("__consumer_offsets", "__offsets"), ("__transaction_state", "__transactions")]
 )
-def test_internal_topics_are_found_under_kafkas_names_and_listed_under_their_own(raw, kafkas, ours):
+def test_internal_topics_have_kafkas_names_and_are_found_under_their_own_too(raw, kafkas, ours):
     found, real = describe(raw, kafkas), describe(raw, ours)
+    assert real.name == ours
     assert (found.name, found.is_internal, found.topic_id) == (kafkas, True, real.topic_id)
     assert found.partitions == real.partitions
     request, response = schema("describe_topic_partitions", 0)
@@ -355,5 +356,5 @@ def test_internal_topics_are_found_under_kafkas_names_and_listed_under_their_own
         topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
     names = [each.name for each in raw.ask(asked, response.MetadataResponse).topics]
-    assert ours in names
-    assert kafkas not in names
+    assert kafkas in names
+    assert ours not in names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
 from flymq.gateways.kafka.features import FEATURES, FEATURES_EPOCH
+from flymq.gateways.kafka.internal_topics import kafka_name
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.messages import describe_cluster as cluster
 from flymq.wire.kafka.messages import describe_log_dirs as dirs
@@ -95,14 +96,15 @@ def describe_log_dirs(
     asked = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
     topics = []
     for topic in connection.service.topics.all(connection.caller):
-        numbers = None if asked is None else asked.get(topic.name, set())
+        name = kafka_name(topic.name)
+        numbers = None if asked is None else asked.get(name, asked.get(topic.name, set()))
         partitions = [
             dirs.DescribeLogDirsPartition(info.number, info.size)
             for info in connection.service.topics.partitions(connection.caller, topic)
             if (numbers is None or info.number in numbers) and info.start_offset >= 0
         ]
         if partitions:
-            topics.append(dirs.DescribeLogDirsTopic(topic.name, partitions))
+            topics.append(dirs.DescribeLogDirsTopic(name, partitions))
     cluster = connection.service.cluster
     space = cluster.space()
     directory = dirs.DescribeLogDirsResult(

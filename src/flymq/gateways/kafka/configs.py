@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from flymq.gateways.kafka.config_resources import ResourceType, find_resource
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.internal_topics import kafka_name
 from flymq.gateways.kafka.settings import Setting
 from flymq.model.errors import FlyMQError, InvalidRequest, InvalidSetting, UnsupportedVersion
 from flymq.model.typed_settings import SettingType
@@ -59,7 +60,7 @@ def list_config_resources(
     service, caller = connection.service, connection.caller
     brokers = [str(service.cluster.broker_id)]
     names: dict[int, Iterable[str]] = {
-        ResourceType.TOPIC: (topic.name for topic in service.topics.all(caller)),
+        ResourceType.TOPIC: (kafka_name(topic.name) for topic in service.topics.all(caller)),
         ResourceType.BROKER: brokers,
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.CLIENT_METRICS: service.client_metrics.names(caller),

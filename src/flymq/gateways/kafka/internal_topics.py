@@ -1,15 +1,20 @@
-"""Kafka's names of its internal topics. Tools that look for them find those of FlyMQ.
+"""Kafka's names of internal topics: its tools look for them, and know by them that the topics are internal.
 
-Who asks for `__consumer_offsets` by name gets `__offsets`, under the name that was asked for: its partitions, settings,
-offsets and records. The records are entries of FlyMQ, which Kafka's formatters do not know. A list of all topics has
-each topic once, under its own name.
+To Kafka's clients `__offsets` is `__consumer_offsets`, in lists and when they ask for it: its partitions, offsets and
+records. The records are entries of FlyMQ, which Kafka's formatters do not know. FlyMQ's own names are found, too.
 """
 
 from __future__ import annotations
 
 _OWN_NAMES = {"__consumer_offsets": "__offsets", "__transaction_state": "__transactions"}
+_KAFKA_NAMES = {ours: kafkas for kafkas, ours in _OWN_NAMES.items()}
 
 
 def own_name(name: str) -> str:
     """Return the name that the topic has here."""
     return _OWN_NAMES.get(name, name)
+
+
+def kafka_name(name: str) -> str:
+    """Return the name that the topic has in lists for Kafka's clients."""
+    return _KAFKA_NAMES.get(name, name)

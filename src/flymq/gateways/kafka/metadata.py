@@ -9,7 +9,7 @@ from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
-from flymq.gateways.kafka.internal_topics import own_name
+from flymq.gateways.kafka.internal_topics import kafka_name, own_name
 from flymq.gateways.kafka.settings import with_kafka_defaults
 from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError
@@ -100,7 +100,7 @@ def _topic(
     here = [connection.service.cluster.broker_id]
     return MetadataResponseTopic(
         ErrorCode.NONE,
-        asked_name or topic.name,
+        asked_name or kafka_name(topic.name),
         topic.topic_id.bytes,
         topic.is_internal,
         [
@@ -124,7 +124,7 @@ def describe_topic_partitions(
 ) -> pages.DescribeTopicPartitionsResponse:
     """Like Metadata, in pages: topics sorted by name, from a cursor on, up to a number of partitions."""
     topics, caller = connection.service.topics, connection.caller
-    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in topics.all(caller)})
+    names = sorted({topic.name for topic in request.topics} or {kafka_name(topic.name) for topic in topics.all(caller)})
     first = request.cursor or pages.Cursor()
     left = max(1, min(request.response_partition_limit, 2000))
     response = pages.DescribeTopicPartitionsResponse()

@@ -112,7 +112,9 @@ def _respond(request: ProduceRequest, produced: Produced, version: int) -> Produ
 
 def _partition(number: int, part: PartProduced, version: int) -> PartitionProduceResponse:
     if isinstance(part, FlyMQError):
-        response = PartitionProduceResponse(number, _code(part, version), -1, error_message=part.message)
+        code = _code(part, version)
+        message = "there is no topic with this id" if code is ErrorCode.UNKNOWN_TOPIC_ID else part.message
+        response = PartitionProduceResponse(number, code, -1, error_message=message)
         if isinstance(part, InvalidRecord):
             response.record_errors = [BatchIndexAndErrorMessage(index, part.message) for index in part.indexes]
         return response

@@ -88,18 +88,17 @@ async def init_producer_id(
     if name is None:
         return InitProducerIdResponse(producer_id=(await transactions.new_producer(caller)).producer_id)
     if not name:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
-    renews = None
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    renews, fenced_has_a_name = None, version >= _FENCED_AT_INIT_HAS_A_NAME_FROM
     if request.producer_id >= 0:
         renews = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
         producer = await transactions.init(caller, name, request.transaction_timeout_ms, renews=renews)
     except WrongProducerId:  # here it is another producer that has taken the transactional id over
-        fenced_has_a_name = version >= _FENCED_AT_INIT_HAS_A_NAME_FROM
         code = ErrorCode.PRODUCER_FENCED if fenced_has_a_name else ErrorCode.INVALID_PRODUCER_EPOCH
-        return InitProducerIdResponse(error_code=code)
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     except FlyMQError as error:
-        return InitProducerIdResponse(error_code=_code(error, names_fenced=version >= _FENCED_AT_INIT_HAS_A_NAME_FROM))
+        return InitProducerIdResponse(error_code=_code(error, names_fenced=fenced_has_a_name), producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 

@@ -327,7 +327,7 @@ def test_what_has_settings_is_listed_by_type() -> None:
 
         assert listed([TOPIC, GROUP]) == (
             0,
-            [(TOPIC, "__offsets"), (TOPIC, "__transactions"), (TOPIC, "orders"), (GROUP, "billing")],
+            [(TOPIC, "__consumer_offsets"), (TOPIC, "__transaction_state"), (TOPIC, "orders"), (GROUP, "billing")],
         )
         assert {type_ for type_, _ in listed([])[1]} >= {TOPIC, BROKER, GROUP}
         assert listed([], version=0) == (0, [])
