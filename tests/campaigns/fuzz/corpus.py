@@ -72,6 +72,15 @@ HTTP = [
 ]
 
 
+OTLP = bytes.fromhex(
+    "0ab9010a170a150a0867726f75705f696412090a0762696c6c696e67129d010a090a07612073636f706512550a036c616712"
+    "10776861742069742069732061626f75741a026d732a380a3619000000000000000021000000000000f83f3a110a05746f70"
+    "696312080a066f72646572733a0f0a09706172746974696f6e1202180412390a077265636f72647312107768617420697420"
+    "69732061626f75741a026d733a180a1219000000000000000031070000000000000010021801"
+)
+"""Metrics of a client: a gauge and a counter, with attributes."""
+
+
 def inputs() -> dict[str, list[bytes]]:
     """Return the inputs of each target."""
     requests = [bytes(encode_request(request)) for request in NATIVE]
@@ -93,6 +102,7 @@ def inputs() -> dict[str, list[bytes]]:
         "native-stream": [*requests, b"".join(requests)],
         "kafka": list(_kafka()),
         "kafka-stream": list(_kafka_streams()),
+        "otlp": [OTLP],
         "subscription": subscriptions,
         "http": [bytes([len(stream) // 2]) + stream for stream in HTTP],
         "rest-value": [b'"text"', b'"dGV4dA=="', b'{"a": [1, null]}', b'"\\u00e4\\n"', b"null"],

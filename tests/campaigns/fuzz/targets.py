@@ -51,6 +51,7 @@ from flymq.wire.kafka.old_produce import OLD_PRODUCE, refuse_old_produce
 from flymq.wire.native.codec import decode_answer, decode_request, peek_id
 from flymq.wire.native.framing import FrameCutter
 from flymq.wire.native.opcodes import ANSWER_BIT
+from flymq.wire.otlp import parse_metrics
 
 Target = Callable[[bytes], None]
 
@@ -74,6 +75,11 @@ def native(data: bytes) -> None:
         _accepts(decode_request, data[0], data[1:])
         _accepts(decode_answer, data[0] | ANSWER_BIT, data[1:])
         peek_id(data[1:])
+
+
+def otlp(data: bytes) -> None:
+    """Metrics that a client pushes."""
+    _accepts(lambda: parse_metrics(data, points_max=100))
 
 
 def native_stream(data: bytes) -> None:
@@ -307,6 +313,7 @@ TARGETS: dict[str, Target] = {
     "native-stream": native_stream,
     "kafka": kafka,
     "kafka-stream": kafka_stream,
+    "otlp": otlp,
     "subscription": subscription,
     "http": http,
     "rest-value": rest_value,
