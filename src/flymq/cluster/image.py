@@ -43,6 +43,7 @@ from flymq.model.topic_config import BROKER_DEFAULT, TopicConfig
 logger = logging.getLogger(__name__)
 
 ALL_KEYS = ""
+_CONFIGS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Image:
         self._file_defaults = self.defaults = defaults
         self._broker_id = broker_id
         self._settings: dict[str, Overrides] = {}
+        self._configs: dict[tuple[tuple[str, str | int | float], ...], TopicConfig] = {}
         self._specs: dict[str, TopicSpec] = {}
         self._states: dict[UUID, dict[int, PartitionState]] = {}
         self._topics: dict[str, Topic] = {}
@@ -253,6 +255,7 @@ class Image:
         of_all = self.settings_of(Scope.BROKER, "")
         of_this = self.settings_of(Scope.BROKER, str(self._broker_id))
         self.defaults = self._file_defaults.with_changes({**of_all, **of_this})
+        self._configs.clear()
         return self.defaults != before
 
     def _refresh(self, names: Iterable[str]) -> None:
@@ -289,7 +292,17 @@ class Image:
             logger.error("the topic %s is not served: the metadata lacks its partitions %s", name, missing)
             return None
         partitions = tuple(states[number] for number in range(spec.partitions))
-        return Topic(name, spec, self.defaults.for_topic(spec.settings), partitions)
+        return Topic(name, spec, self._config_of(spec), partitions)
+
+    def _config_of(self, spec: TopicSpec) -> TopicConfig:
+        """Return the settings of a topic. Topics with the same overrides share them: there may be thousands."""
+        key = tuple(spec.settings.items())
+        found = self._configs.get(key)
+        if found is None:
+            if len(self._configs) >= _CONFIGS_MAX:
+                self._configs.clear()
+            found = self._configs[key] = self.defaults.for_topic(spec.settings)
+        return found
 
     def _arrived(self, revision: int) -> None:
         assert revision >= self.revision, "revisions only grow"
