@@ -29,7 +29,7 @@ from flymq.coordination.entries import (
     ConsumerMemberValue,
     Entry,
 )
-from flymq.coordination.group import CONSUMER, GroupLimits, GroupState
+from flymq.coordination.group import CONSUMER, Commit, GroupLimits, GroupState
 from flymq.coordination.offsets import Offsets
 from flymq.coordination.topic_pattern import TopicPattern
 from flymq.model.errors import (
@@ -216,13 +216,21 @@ class ConsumerGroup:
         else:
             self._check_known(beat)
 
-    def check_commit(self, member_id: str, generation: int, *, instance: str = "", now_s: float | None = None) -> None:
-        """Raise an error if a commit is not allowed. Without member and epoch, it is if the group has no members."""
-        if generation < 0 and not member_id:
-            if self.members:
-                raise UnknownMember(f"the group {self.name!r} has members: only they can commit")
+    def check_commit(self, commit: Commit) -> None:
+        """Raise an error if a commit is not allowed. Without an epoch, it is if the group has no members.
+
+        A member that has not yet received its new epoch can commit for a partition it has held all the time.
+        """
+        if commit.generation < 0 and not self.members:
             return
-        self.check_epoch(member_id, generation)
+        value = self._get(commit.member_id).value
+        if commit.generation == value.epoch:
+            return
+        since = dict(value.since)
+        held = {*value.assigned, *value.revoking}
+        is_held = all(name in held and since.get(name, value.epoch) <= commit.generation for name in commit.partitions)
+        if commit.generation > value.epoch or not is_held:
+            raise StaleMemberEpoch(f"{commit.member_id} is at epoch {value.epoch}, not {commit.generation}")
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
         """Raise an error unless this is a member in this epoch."""
@@ -233,8 +241,8 @@ class ConsumerGroup:
     def _check_join(self, beat: Heartbeat) -> None:
         if beat.rebalance_timeout_ms is None:
             raise InvalidRequest("a joining member must set its rebalance timeout")
-        if not beat.topics and not beat.pattern:
-            raise InvalidRequest("a joining member must subscribe to topics, by names or by a pattern")
+        if beat.topics is None and beat.pattern is None:
+            raise InvalidRequest("a joining member must send its subscription: names, which may be none, or a pattern")
         if beat.owned:
             raise InvalidRequest("a joining member cannot own partitions yet")
         static = self._find_instance(beat.instance)
@@ -354,6 +362,7 @@ class ConsumerGroup:
             after = msgspec.structs.replace(value, assigned=kept + free, revoking=(), epoch=self.generation)
             if value.epoch != self.generation:
                 after = msgspec.structs.replace(after, previous_epoch=max(0, value.epoch))
+        after = msgspec.structs.replace(after, since=_since(value, after))
         return [] if after == value else [(ConsumerMemberKey(self.name, member_id), after)]
 
     def decide_delete(self) -> list[Entry]:
@@ -397,6 +406,16 @@ def _existing(
     partitions: tuple[TopicPartition, ...], partition_counts: Mapping[str, int]
 ) -> tuple[TopicPartition, ...]:
     return tuple(each for each in partitions if each.partition < partition_counts.get(each.topic, 0))
+
+
+def _since(before: ConsumerMemberValue, after: ConsumerMemberValue) -> tuple[tuple[TopicPartition, int], ...]:
+    """Return the epoch in which each partition was assigned to its holder."""
+    known = dict(before.since)
+    held = {*before.assigned, *before.revoking}
+    return tuple(
+        (name, known.get(name, before.epoch) if name in held else after.epoch)
+        for name in (*after.assigned, *after.revoking)
+    )
 
 
 def _may_hold(owned: Collection[TopicPartition] | None, partitions: Collection[TopicPartition]) -> bool:

@@ -112,6 +112,8 @@ class ConsumerMemberValue(_Value, frozen=True):
     """The partitions it may read."""
     revoking: tuple[TopicPartition, ...] = ()
     """The partitions it has to revoke and has not confirmed yet."""
+    since: tuple[tuple[TopicPartition, int], ...] = ()
+    """The epoch in which each of these partitions was assigned to it."""
 
 
 class OffsetKey(_Key, frozen=True, tag="offset"):

@@ -11,7 +11,7 @@ member gets its number, so a number is never used twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -85,6 +85,17 @@ class Join:
     @property
     def names(self) -> set[str]:
         return {name for name, _ in self.protocols}
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A request to commit offsets of these partitions; generation -1: the client is not a member."""
+
+    member_id: str
+    generation: int
+    instance: str = ""
+    partitions: Collection[TopicPartition] = ()
+    in_transaction: bool = False
 
 
 @dataclass(slots=True)
@@ -375,17 +386,13 @@ class Group:
             raise StaleGeneration(f"the group {self.name!r} is at generation {self.generation}, not {generation}")
         return member
 
-    def check_commit(self, member_id: str, generation: int, *, instance: str = "", now_s: float | None = None) -> None:
-        """Raise an error if a commit is not allowed. Without member and generation, it is if there are no members."""
-        if generation < 0 and not member_id:
-            if self.members:
-                raise UnknownMember(f"the group {self.name!r} has members: only they can commit")
+    def check_commit(self, commit: Commit) -> None:
+        """Raise an error if a commit is not allowed. Without a generation, it is if the group has no members."""
+        if commit.generation < 0 and not self.members:
             return
-        member = self.check_member(member_id, generation, instance=instance)
-        if self.state is GroupState.COMPLETING:
+        self.check_member(commit.member_id, commit.generation, instance=commit.instance)
+        if self.state is GroupState.COMPLETING and not commit.in_transaction:
             raise RebalanceInProgress(f"the group {self.name!r} is rebalancing: this generation has no assignment yet")
-        if now_s is not None:
-            member.touch(now_s)
 
     def heartbeat(self, member_id: str, generation: int, now_s: float, *, instance: str = "") -> None:
         """Extend the session of a member; raise an error if it must rejoin."""

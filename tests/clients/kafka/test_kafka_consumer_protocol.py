@@ -246,6 +246,17 @@ def test_offsets_are_told_and_taken_only_in_the_epoch_a_member_is_in(broker, top
     consumer.close()
 
 
+def test_a_client_that_assigns_itself_partitions_can_commit_while_the_group_has_no_members(broker, topic):
+    fill(broker.address, topic, partitions=1)
+    reader = member(broker.address, topic)
+    reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    assert poll_values(reader, 10) == list(range(10))
+    reader.commit(asynchronous=False)
+    (committed,) = reader.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=WAIT_S)
+    assert committed.offset == 10
+    reader.close()
+
+
 def test_what_was_read_is_committed_with_what_was_written(broker, topic):
     fill(broker.address, topic, partitions=1)
     consumer = member(broker.address, topic, isolation_level="read_committed")

@@ -4,6 +4,7 @@ import datetime
 import random
 import socket
 import struct
+import uuid
 from contextlib import suppress
 
 import confluent_kafka
@@ -226,6 +227,21 @@ def test_a_fetch_by_the_id_of_a_topic_that_was_made_again_is_told_so(broker, raw
     second = metadata_of(raw, topic).topic_id
     assert fetch_by(first) is ErrorCode.unknown_topic_id
     assert fetch_by(second) is ErrorCode.none
+
+
+def test_metadata_by_the_id_of_a_topic_goes_by_it_even_with_an_empty_name(raw, topic):
+    def ask(topic_id):
+        request = metadata_v12.request.MetadataRequest(
+            topics=(metadata_v12.request.MetadataRequestTopic(topic_id=topic_id, name=""),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        return raw.ask(request, metadata_v12.response.MetadataResponse).topics[0]
+
+    known = metadata_of(raw, topic)
+    assert ask(known.topic_id) == known
+    unknown = ask(uuid.uuid4())
+    assert (unknown.error_code, unknown.name) == (ErrorCode.unknown_topic_id, None)
 
 
 def test_the_eligible_leaders_of_a_partition_are_empty_lists_and_not_null(raw, topic):

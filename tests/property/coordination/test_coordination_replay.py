@@ -20,7 +20,7 @@ from flymq.coordination.entries import (
     encode_entries,
     read_entries,
 )
-from flymq.coordination.group import Group, GroupLimits, GroupState, Join
+from flymq.coordination.group import Commit, Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.subscriptions import (
     Subscription,
@@ -172,11 +172,11 @@ class GroupsMachine(RuleBasedStateMachine):
     def commit(self, name: str, member: str, partition: TopicPartition, offset: int, age: int) -> None:
         group = self.find(name)
         member_id = self.ids.get((name, member), "")
-        if group is None or not member_id:
+        if group is None or not member_id or group.generation < age:
             return
         is_live = member_id in group.members and age == 0 and group.state in (GroupState.STABLE, GroupState.PREPARING)
         try:
-            group.check_commit(member_id, group.generation - age)
+            group.check_commit(Commit(member_id, group.generation - age))
         except FlyMQError:
             assert not is_live, "the commit of a live member was refused"
             return

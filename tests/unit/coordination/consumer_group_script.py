@@ -12,7 +12,7 @@ from tests.unit.coordination.scripts import Command, split_options
 
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry, OffsetValue
-from flymq.coordination.group import Group, GroupLimits
+from flymq.coordination.group import Commit, Group, GroupLimits
 from flymq.coordination.groups import GroupTable
 from flymq.model.names import TopicPartition, by_topic
 
@@ -78,14 +78,15 @@ class ConsumerGroupScript:
     def do_join(self, words: list[str]) -> Iterator[str]:
         (name, *_), options = split_options(words)
         topics = options.get("topics", "" if "pattern" in options else "orders")
+        subscribes = options.get("subscribes") != "no"
         return self.beat(
             Heartbeat(
                 name,
                 JOINS,
                 options.get("instance", ""),
                 rebalance_timeout_ms=30_000,
-                topics=tuple(topics.split(",")) if topics else (),
-                pattern=options.get("pattern", ""),
+                topics=(tuple(topics.split(",")) if topics else ()) if subscribes else None,
+                pattern=options.get("pattern", "") if subscribes else None,
                 assignor=options.get("assignor"),
                 owned=frozenset(),
             )
@@ -121,8 +122,8 @@ class ConsumerGroupScript:
     def do_commit(self, words: list[str]) -> Iterator[str]:
         (name, *_), options = split_options(words)
         epoch = int(options.pop("epoch", self.told.get(name, -1)))
-        self.table.get("g").check_commit("" if name == "nobody" else name, epoch)
         offsets = {_partition(name): OffsetValue(int(offset)) for name, offset in options.items()}
+        self.table.get("g").check_commit(Commit("" if name == "nobody" else name, epoch, partitions=offsets))
         self.write(self.table.get("g").offsets.decide_commit(offsets))
         yield "committed"
 

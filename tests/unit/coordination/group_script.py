@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.unit.coordination.scripts import Command, split_options
 
 from flymq.coordination.entries import Entry, OffsetValue
-from flymq.coordination.group import Group, GroupLimits, GroupState, Join
+from flymq.coordination.group import Commit, Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.subscriptions import (
     Subscription,
@@ -137,9 +137,10 @@ class GroupScript:
         (alias, *_), options = split_options(words)
         generation = int(options.pop("generation", self.group.generation))
         if alias == "nobody":
-            self.group.check_commit("", -1)
+            self.group.check_commit(Commit("", -1))
         else:
-            self.group.check_commit(self.ids[alias], generation, now_s=self.now_s)
+            self.group.check_commit(Commit(self.ids[alias], generation))
+            self.group.members[self.ids[alias]].touch(self.now_s)
         offsets = {_partition(name): OffsetValue(int(offset)) for name, offset in options.items()}
         self.write(self.group.offsets.decide_commit(offsets))
         yield "committed"

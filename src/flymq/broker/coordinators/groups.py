@@ -23,7 +23,7 @@ from flymq.broker.safety import Safe
 from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import NO_GENERATION, Entry, MemberValue, OffsetValue, ProducerIdentity
-from flymq.coordination.group import Group, GroupLimits, GroupState, Join
+from flymq.coordination.group import Commit, Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import AnyGroup, GroupTable
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
@@ -71,6 +71,9 @@ class Committer:
     member_id: str = ""
     generation: int = NO_GENERATION
     instance: str = ""
+
+    def commit_of(self, partitions: Collection[TopicPartition], *, in_transaction: bool = False) -> Commit:
+        return Commit(self.member_id, self.generation, self.instance, partitions, in_transaction)
 
 
 class MemberListener(Protocol):
@@ -368,7 +371,7 @@ class Groups:
         self, name: str, committer: Committer, offsets: OffsetsToCommit
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         """Commit offsets; return the errors of some, and when the others are durable."""
-        group = self._check_commit(name, committer)
+        group = self._check_commit(name, committer.commit_of(offsets))
         good, errors = self._check_offsets(offsets)
         safe = self._write(name, group.offsets.decide_commit(good)) if good else None
         self._log.table(name).drop_if_unused(group)
@@ -382,10 +385,11 @@ class Groups:
         A producer that names no member is not checked against the group: it is fenced by its transactional id instead.
         """
         is_anonymous = committer == Committer()
-        group = self._log.table(name).get_or_add(name) if is_anonymous else self._check_commit(name, committer)
+        table, commit = self._log.table(name), committer.commit_of(offsets, in_transaction=True)
+        group = table.get_or_add(name) if is_anonymous else self._check_commit(name, commit)
         good, errors = self._check_offsets(offsets)
         safe = self._write(name, group.offsets.decide_pend(producer, good)) if good else None
-        self._log.table(name).drop_if_unused(group)
+        table.drop_if_unused(group)
         return errors, safe
 
     def end_transaction(self, name: str, producer: ProducerIdentity, *, committed: bool) -> Safe:
@@ -430,18 +434,15 @@ class Groups:
         if isinstance(group, ConsumerGroup) and (member_id or epoch >= 0):
             group.check_epoch(member_id, epoch)
 
-    def _check_commit(self, name: str, committer: Committer) -> AnyGroup:
+    def _check_commit(self, name: str, commit: Commit) -> AnyGroup:
         table = self._log.table(name)
         group = table.find(name)
-        if group is None and (committer.member_id or committer.generation >= 0):
-            raise UnknownMember(f"the group {name!r} has no member {committer.member_id!r}")
+        if group is None and commit.generation >= 0:
+            raise UnknownMember(f"the group {name!r} has no member {commit.member_id!r}")
         group = group or table.get_or_add(name)
-        group.check_commit(
-            committer.member_id,
-            committer.generation,
-            instance=committer.instance,
-            now_s=self._clock.monotonic_s(),
-        )
+        group.check_commit(commit)
+        if isinstance(group, Group) and commit.member_id in group.members:
+            group.members[commit.member_id].touch(self._clock.monotonic_s())
         return group
 
     def _check_offsets(self, offsets: OffsetsToCommit) -> tuple[OffsetsToCommit, dict[TopicPartition, FlyMQError]]:

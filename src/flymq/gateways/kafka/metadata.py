@@ -67,12 +67,13 @@ async def _create_and_respond(
 
 def _find(connection: KafkaConnection, request: MetadataRequest, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     topics, caller = connection.service.topics, connection.caller
+    name = None if wanted.topic_id != NO_ID else wanted.name  # librdkafka sends an empty name with an id
     try:
-        if wanted.name is None:
+        if name is None:
             return _topic(connection, topics.get_by_id(caller, wanted.topic_id), request)
-        return _topic(connection, topics.get(caller, own_name(wanted.name)), request, wanted.name)
+        return _topic(connection, topics.get(caller, own_name(name)), request, name)
     except FlyMQError as error:
-        return MetadataResponseTopic(code_of(error), wanted.name, wanted.topic_id)
+        return MetadataResponseTopic(code_of(error), name, wanted.topic_id)
 
 
 def _respond(
