@@ -29,16 +29,19 @@ from flymq.coordination.entries import (
     ConsumerMemberValue,
     Entry,
 )
-from flymq.coordination.group import CONSUMER, Commit, GroupLimits, GroupState
+from flymq.coordination.group import CONSUMER, Commit, GroupLimits, GroupState, Join
 from flymq.coordination.offsets import Offsets
+from flymq.coordination.subscriptions import parse_subscription
 from flymq.coordination.topic_pattern import TopicPattern
 from flymq.model.errors import (
     GroupFull,
+    InconsistentAssignors,
     InstanceInUse,
     InvalidRequest,
     InvalidTopicPattern,
     MemberEpochFenced,
     MemberFenced,
+    StaleGeneration,
     StaleMemberEpoch,
     UnknownMember,
     UnsupportedAssignor,
@@ -84,7 +87,7 @@ class ConsumerMember:
     deadline_s: float | None = None
     """The end of its session, unless it sends a heartbeat."""
     revoke_until_s: float | None = None
-    """The end of its rebalance timeout, unless it confirms the revocation."""
+    """The end of its rebalance timeout, unless it confirms the revocation; for a classic member, unless it rejoins."""
 
     @property
     def held(self) -> set[TopicPartition]:
@@ -199,7 +202,9 @@ class ConsumerGroup:
 
     def touch(self, member: ConsumerMember, now_s: float) -> None:
         """Extend the session of a member."""
-        member.deadline_s = now_s + self.limits.consumer_session_timeout_ms / 1000
+        classic = member.value.classic
+        timeout_ms = self.limits.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        member.deadline_s = now_s + timeout_ms / 1000
 
     # --- check requests
 
@@ -230,7 +235,8 @@ class ConsumerGroup:
         held = {*value.assigned, *value.revoking}
         is_held = all(name in held and since.get(name, value.epoch) <= commit.generation for name in commit.partitions)
         if commit.generation > value.epoch or not is_held:
-            raise StaleMemberEpoch(f"{commit.member_id} is at epoch {value.epoch}, not {commit.generation}")
+            error = StaleMemberEpoch if value.classic is None else StaleGeneration
+            raise error(f"{commit.member_id} is at epoch {value.epoch}, not {commit.generation}")
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
         """Raise an error unless this is a member in this epoch."""
@@ -246,10 +252,15 @@ class ConsumerGroup:
         if beat.owned:
             raise InvalidRequest("a joining member cannot own partitions yet")
         static = self._find_instance(beat.instance)
-        if static and static != beat.member_id and self.members[static].value.epoch != IS_AWAY:
+        if static and static != beat.member_id and not self._can_be_replaced(static):
             raise InstanceInUse(f"the instance {beat.instance!r} of the group {self.name!r} is in use by {static}")
         if beat.member_id not in self.members and not static and len(self.members) >= self.limits.members_max:
             raise GroupFull(f"the group {self.name!r} has {len(self.members)} members already")
+
+    def _can_be_replaced(self, member_id: str) -> bool:
+        """Whether a static member can return with another id: it is away, or classic, which does not say so."""
+        value = self.members[member_id].value
+        return value.epoch == IS_AWAY or value.classic is not None
 
     def _check_known(self, beat: Heartbeat) -> None:
         if beat.instance:
@@ -270,18 +281,8 @@ class ConsumerGroup:
 
     def decide_member(self, beat: Heartbeat) -> list[Entry]:
         """Add a member or update its subscription; nothing to write if it has not changed."""
-        entries: list[Entry] = []
         known = self.members.get(beat.member_id)
-        value = ConsumerMemberValue() if known is None else known.value
-        returning = self._find_instance(beat.instance) if beat.epoch == JOINS and known is None else None
-        if returning is not None:
-            # Its partitions were kept for it: it gets them back at once.
-            value = self.members[returning].value
-            kept = tuple(
-                partition for partition in value.assigned if self._holders.get(partition, returning) == returning
-            )
-            value = msgspec.structs.replace(value, epoch=0, previous_epoch=0, assigned=kept)
-            entries.append((ConsumerMemberKey(self.name, returning), None))
+        value, entries = self._find_or_replace(beat.member_id, beat.instance if beat.epoch == JOINS else "")
         wanted = msgspec.structs.replace(
             value,
             topics=value.topics if beat.topics is None else tuple(sorted(set(beat.topics))),
@@ -292,10 +293,24 @@ class ConsumerGroup:
             host=beat.host,
             rack=value.rack if beat.rack is None else beat.rack,
             rebalance_timeout_ms=beat.rebalance_timeout_ms or value.rebalance_timeout_ms,
+            classic=None,
         )
         if known is None or wanted != value:
             entries.append((ConsumerMemberKey(self.name, beat.member_id), wanted))
         return entries
+
+    def _find_or_replace(self, member_id: str, instance: str) -> tuple[ConsumerMemberValue, list[Entry]]:
+        """Return the value of a member; a static one that returns with another id gets that of its former id."""
+        if (known := self.members.get(member_id)) is not None:
+            return known.value, []
+        returning = self._find_instance(instance)
+        if returning is None:
+            return ConsumerMemberValue(), []
+        # Its partitions were kept for it: it gets them back at once.
+        value = self.members[returning].value
+        kept = tuple(partition for partition in value.assigned if self._holders.get(partition, returning) == returning)
+        value = msgspec.structs.replace(value, epoch=0, previous_epoch=0, assigned=kept, revoking=())
+        return value, [(ConsumerMemberKey(self.name, returning), None)]
 
     def decide_leave(self, member_id: str) -> list[Entry]:
         return [(ConsumerMemberKey(self.name, member_id), None)]
@@ -317,6 +332,71 @@ class ConsumerGroup:
         """Return the next deadline of the group; None: there is none."""
         times = [at_s for member in self.members.values() for at_s in (member.deadline_s, member.revoke_until_s)]
         return min((at_s for at_s in times if at_s is not None), default=None)
+
+    # --- members of the classic protocol: group_migration.py
+
+    def check_classic_join(self, join: Join) -> None:
+        """Raise an error if a classic member cannot join."""
+        self.limits.check_session_timeout(join.session_timeout_ms)
+        static = self._find_instance(join.instance)
+        others = [member for name, member in self.members.items() if name not in (join.member_id, static)]
+        classic = [member.value.classic for member in others if member.value.classic is not None]
+        common = join.names.intersection(*({name for name, _ in member.protocols} for member in classic))
+        if join.kind != CONSUMER or not common:
+            names = sorted(join.names)
+            raise InconsistentAssignors(
+                f"no assignor of {names} is supported by all members of the group {self.name!r}"
+            )
+        parse_subscription(join.protocols[0][1])
+        if join.member_id and static and static != join.member_id:
+            raise MemberFenced(f"the instance {join.instance!r} of the group {self.name!r} is now {static}")
+        if static and self.members[static].value.classic is None and not self._can_be_replaced(static):
+            raise InstanceInUse(f"the instance {join.instance!r} of the group {self.name!r} is in use by {static}")
+        if len(others) >= self.limits.members_max:
+            raise GroupFull(f"the group {self.name!r} has {len(others)} members already")
+
+    def decide_classic_join(self, join: Join, member_id: str) -> list[Entry]:
+        """Add a classic member or update its subscription."""
+        value, entries = self._find_or_replace(member_id, join.instance)
+        wanted = msgspec.structs.replace(
+            value,
+            topics=tuple(sorted(set(parse_subscription(join.protocols[0][1]).topics))),
+            pattern="",
+            assignor="",
+            instance=join.instance or value.instance,
+            client_id=join.client_id,
+            host=join.host,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            classic=join.as_member(member_id),
+        )
+        return [*entries, (ConsumerMemberKey(self.name, member_id), wanted)]
+
+    def get_classic(self, member_id: str, generation: int, *, instance: str = "") -> ConsumerMember:
+        """Return a classic member, or raise an error if it is not in this generation, which is its epoch."""
+        if instance and (static := self._find_instance(instance)) is not None and static != member_id:
+            raise MemberFenced(f"the instance {instance!r} of the group {self.name!r} is now {static}")
+        member = self._get(member_id)
+        if member.value.classic is None:
+            raise UnknownMember(f"the member {member_id!r} of the group {self.name!r} uses the consumer protocol")
+        if generation != member.value.epoch:
+            raise StaleGeneration(f"{member_id} is at generation {member.value.epoch}, not {generation}")
+        return member
+
+    def find_leaving(self, member_id: str, *, instance: str = "") -> str:
+        """Return the id of a member that leaves, by its id or its instance."""
+        static = self._find_instance(instance)
+        if member_id and static is not None and static != member_id:
+            raise MemberFenced(f"the instance {instance!r} of the group {self.name!r} is now {static}")
+        self._get(member_id or static or "")
+        return member_id or static or ""
+
+    def must_rejoin(self, member: ConsumerMember) -> bool:
+        """Whether a classic member has a step to take: it is behind, has to revoke, or what it waits for is free."""
+        value = member.value
+        if value.epoch != self.generation or value.revoking:
+            return True
+        missing = set(value.target).difference(value.assigned)
+        return bool(missing) and not any(name in self._holders for name in missing)
 
     # --- assignments
 

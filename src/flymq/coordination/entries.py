@@ -114,6 +114,8 @@ class ConsumerMemberValue(_Value, frozen=True):
     """The partitions it has to revoke and has not confirmed yet."""
     since: tuple[tuple[TopicPartition, int], ...] = ()
     """The epoch in which each of these partitions was assigned to it."""
+    classic: MemberValue | None = None
+    """What it has joined with, if it uses the classic protocol; its assignment is not in here."""
 
 
 class OffsetKey(_Key, frozen=True, tag="offset"):

@@ -67,6 +67,13 @@ class GroupLimits:
     offset_retention_ms: int = 7 * 24 * 60 * 60_000
     """How long unused offsets are kept."""
 
+    def check_session_timeout(self, timeout_ms: int) -> None:
+        if not self.session_timeout_ms_min <= timeout_ms <= self.session_timeout_ms_max:
+            raise InvalidSessionTimeout(
+                f"the session timeout must be {self.session_timeout_ms_min} to {self.session_timeout_ms_max} ms, "
+                f"not {timeout_ms}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -85,6 +92,18 @@ class Join:
     @property
     def names(self) -> set[str]:
         return {name for name, _ in self.protocols}
+
+    def as_member(self, member_id: str) -> MemberValue:
+        return MemberValue(
+            member_id,
+            self.protocols,
+            self.instance,
+            self.client_id,
+            self.host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.assigned_by_broker,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +237,7 @@ class Group:
     def check_join(self, join: Join) -> None:
         """Raise an error if a request to join is invalid."""
         limits = self.limits
-        if not limits.session_timeout_ms_min <= join.session_timeout_ms <= limits.session_timeout_ms_max:
-            raise InvalidSessionTimeout(
-                f"the session timeout must be {limits.session_timeout_ms_min} to {limits.session_timeout_ms_max} ms, "
-                f"not {join.session_timeout_ms}"
-            )
+        limits.check_session_timeout(join.session_timeout_ms)
         others = [member for member in self.members.values() if not self._is_same(member, join)]
         if not join.protocols:
             raise InconsistentAssignors("a member needs at least one assignor")
@@ -272,16 +287,7 @@ class Group:
     def join(self, join: Join, new_member_id: str, now_s: float) -> str:
         """Add a member, or let it rejoin; return its id. If the group is PREPARING afterwards, it has to wait."""
         member_id = join.member_id or new_member_id
-        saved = MemberValue(
-            member_id,
-            join.protocols,
-            join.instance,
-            join.client_id,
-            join.host,
-            join.session_timeout_ms,
-            join.rebalance_timeout_ms,
-            join.assigned_by_broker,
-        )
+        saved = join.as_member(member_id)
         member = self.members.get(member_id)
         if member is None:
             if join.member_id and self._promised.pop(join.member_id, None) is None:
@@ -325,6 +331,10 @@ class Group:
             if wanted != dict(self.value.partition_counts):
                 self._prepare(now_s, is_new=False)
 
+    def rebalance(self, now_s: float) -> None:
+        """All members have to rejoin."""
+        self._prepare(now_s, is_new=False)
+
     def is_ready(self, now_s: float) -> bool:
         """Whether the next generation can begin."""
         if self._join_until_s is None:
@@ -337,7 +347,7 @@ class Group:
         coming = [member.value for member in self.members.values() if member.is_joining or member.value.instance]
         value = GroupValue(self.generation + 1, self.kind, changed_at_ms=now_ms)
         if coming:
-            protocol = _choose_protocol(coming)
+            protocol = choose_protocol(coming)
             names = {member.member_id for member in coming}
             leader = self.value.leader if self.value.leader in names else coming[0].member_id
             counts: tuple[tuple[str, int], ...] = ()
@@ -491,7 +501,7 @@ class Group:
         return UnknownMember(f"the group {self.name!r} has no member {member_id!r}")
 
 
-def _choose_protocol(members: list[MemberValue]) -> str:
+def choose_protocol(members: list[MemberValue]) -> str:
     """Return the assignor that all support and most prefer; in a tie, the one the first member prefers."""
     common = set.intersection(*({name for name, _ in member.protocols} for member in members))
     votes = {name: 0 for name, _ in members[0].protocols if name in common}

@@ -1,8 +1,9 @@
 """All groups of one partition of `__offsets`, as a table that is rebuilt by replaying its log.
 
 A group has one of two types: classic (`Group`), whose members go from one generation to the next together, or consumer
-(`ConsumerGroup`, KIP-848), whose members the broker reconciles one by one. A group without members can change its type;
-its offsets stay, and its generation continues, so that a number is never used twice.
+(`ConsumerGroup`, KIP-848), whose members the broker reconciles one by one. A group can change its type: without members
+at once, with members as group_migration.py says. Its offsets stay, and its generation continues, so that a number is
+never used twice.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from flymq.coordination.entries import (
     Value,
 )
 from flymq.coordination.group import Group, GroupLimits, GroupState
+from flymq.coordination.group_migration import decide_upgrade
 from flymq.model.errors import GroupNotFound, OtherGroupType
 
 AnyGroup: TypeAlias = Group | ConsumerGroup
@@ -71,6 +73,8 @@ class GroupTable:
             return []
         number = 0
         entries: list[Entry] = []
+        if isinstance(group, Group) and group.members:
+            return decide_upgrade(group, now_ms)
         if group is not None:
             if group.state is not GroupState.EMPTY:
                 raise OtherGroupType(f"the group {name!r} has {len(group.members)} members of the other group protocol")

@@ -74,6 +74,16 @@ def parse_assignment(raw: bytes) -> list[TopicPartition]:
     return reader.partitions()
 
 
+def has_user_data(raw: bytes) -> bool:
+    """Return whether a custom assignor has added data of its own to an assignment."""
+    if not raw:
+        return False
+    reader = _Reader(raw)
+    reader.i16()
+    reader.partitions()
+    return bool(reader.blob())
+
+
 def understand_assignment(raw: bytes) -> list[TopicPartition]:
     """Parse an assignment; an empty one if the encoding is unknown to the broker."""
     try:

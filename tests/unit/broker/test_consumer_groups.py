@@ -16,7 +16,7 @@ from flymq.coordination.consumer_group import JOINS, LEAVES, Heartbeat
 from flymq.coordination.entries import OffsetValue
 from flymq.coordination.group import GroupState
 from flymq.host.virtual_time import run
-from flymq.model.errors import InvalidRequest, MemberEpochFenced, OtherGroupType, StaleMemberEpoch, UnknownMember
+from flymq.model.errors import InvalidRequest, MemberEpochFenced, StaleMemberEpoch, UnknownMember
 from flymq.model.names import TopicPartition
 
 SESSION_S = 2.0  # as world.py sets it
@@ -146,17 +146,13 @@ def test_offsets_are_taken_and_told_in_the_epoch_of_the_member() -> None:
     in_world(scenario)
 
 
-def test_members_of_the_other_protocol_come_when_nobody_is_left() -> None:
+def test_a_group_without_members_takes_those_of_either_protocol() -> None:
     async def scenario(world: World, node: Broker) -> None:
         place = await beat(node, "a")
-        with pytest.raises(OtherGroupType):
-            await join(node)
         await beat(node, "a", LEAVES)
         assert node.groups.get("g").state is GroupState.EMPTY
         joined = await join(node)
         assert joined.generation > place.epoch
-        with pytest.raises(OtherGroupType):
-            await beat(node, "a")
 
     in_world(scenario)
 

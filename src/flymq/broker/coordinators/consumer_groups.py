@@ -6,7 +6,7 @@ a crash; the member gets its response when the last one is durable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from flymq.broker.coordinators.deadlines import Deadlines
@@ -16,11 +16,13 @@ from flymq.cluster.catalog import Scope
 from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry
-from flymq.coordination.group import GroupLimits
+from flymq.coordination.group import GroupLimits, Join
+from flymq.coordination.group_migration import decide_downgrade
 from flymq.coordination.groups import GroupTable
+from flymq.coordination.subscriptions import encode_assignment, parse_subscription
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
-from flymq.model.errors import InvalidRequest
+from flymq.model.errors import InvalidRequest, MemberIdRequired, RebalanceInProgress
 from flymq.model.group_settings import CONSUMER_HEARTBEAT, CONSUMER_SESSION_TIMEOUT
 from flymq.model.names import TopicPartition
 
@@ -38,9 +40,19 @@ class ConsumerGroups:
     """Membership in groups of this type; `Groups` has their offsets."""
 
     def __init__(
-        self, log: StateLog[GroupTable], image: Image, clock: Clock, entropy: Entropy, limits: GroupLimits
+        self,
+        log: StateLog[GroupTable],
+        image: Image,
+        clock: Clock,
+        entropy: Entropy,
+        limits: GroupLimits,
+        migrated: Callable[[str], None],
+        assigned: Callable[[ConsumerGroup], None],
     ) -> None:
+        """`migrated` is called when a group with members has changed its type, `assigned` after every assignment."""
         self.limits = limits
+        self._migrated = migrated
+        self._assigned = assigned
         self._log = log
         self._image = image
         self._clock = clock
@@ -53,7 +65,7 @@ class ConsumerGroups:
     def loaded(self, table: GroupTable) -> None:
         """Continue after the log was replayed."""
         for group in table:
-            if isinstance(group, ConsumerGroup) and group.members:
+            if isinstance(group, ConsumerGroup) and group.members and not self._downgrade(group):
                 self._assign(group)
 
     def close(self) -> None:
@@ -81,6 +93,7 @@ class ConsumerGroups:
         (found if isinstance(found, ConsumerGroup) else ConsumerGroup(name, self.limits)).check(beat)
         if entries := table.decide_type(name, ConsumerGroup, self._clock.now_ms()):
             self._write(name, entries)
+            self._migrated(name)
         group = table.get(name)
         assert isinstance(group, ConsumerGroup)
         group.limits = self.limits_of(name)
@@ -100,6 +113,67 @@ class ConsumerGroups:
         place = Place(beat.member_id, member.value.epoch, member.value.assigned if is_told else None)
         return place, self._safe(name)
 
+    # --- classic members of a consumer group
+
+    def join(self, group: ConsumerGroup, join: Join, new_member_id: str, *, needs_id: bool) -> tuple[Place, Safe]:
+        """Add a classic member, or let it rejoin: so it takes its next step."""
+        group.check_classic_join(join)
+        if needs_id and not join.member_id and not join.instance:
+            error = MemberIdRequired(f"join again as {new_member_id}")
+            error.member_id = new_member_id
+            raise error
+        member_id = join.member_id or new_member_id
+        self._write(group.name, group.decide_classic_join(join, member_id))
+        member = group.members[member_id]
+        member.revoke_until_s = None
+        group.touch(member, self._clock.monotonic_s())
+        if self._downgrade(group):
+            raise RebalanceInProgress(f"the group {group.name!r} changes its protocol")
+        self._assign(group)
+        owned = parse_subscription(join.protocols[0][1]).owned
+        if entries := group.decide_step(member_id, owned):
+            self._write(group.name, entries)
+        self._watch(group)
+        return Place(member_id, member.value.epoch, member.value.assigned), self._safe(group.name)
+
+    def sync(self, group: ConsumerGroup, member_id: str, generation: int) -> tuple[Safe, bytes]:
+        """Return the assignment of a classic member."""
+        member = group.get_classic(member_id, generation)
+        group.touch(member, self._clock.monotonic_s())
+        if member.value.epoch != group.generation and not member.value.revoking:
+            raise RebalanceInProgress(f"the group {group.name!r} is rebalancing")
+        return self._safe(group.name), encode_assignment(sorted(member.value.assigned))
+
+    def classic_heartbeat(self, group: ConsumerGroup, member_id: str, generation: int, *, instance: str) -> None:
+        """Extend the session of a classic member; raise an error if it must rejoin."""
+        now_s = self._clock.monotonic_s()
+        member = group.get_classic(member_id, generation, instance=instance)
+        group.touch(member, now_s)
+        if group.must_rejoin(member):
+            if member.revoke_until_s is None:
+                member.revoke_until_s = now_s + member.value.rebalance_timeout_ms / 1000
+                self._watch(group)
+            raise RebalanceInProgress(f"the group {group.name!r} is rebalancing")
+
+    def leave(self, group: ConsumerGroup, member_id: str, *, instance: str) -> None:
+        """Remove a member of either protocol, by its id or its instance."""
+        self._remove(group, [group.find_leaving(member_id, instance=instance)])
+
+    def _remove(self, group: ConsumerGroup, member_ids: Sequence[str]) -> None:
+        self._write(group.name, [entry for member_id in member_ids for entry in group.decide_leave(member_id)])
+        if not self._downgrade(group):
+            self._assign(group)
+
+    def _downgrade(self, group: ConsumerGroup) -> bool:
+        """Make the group classic if all members are."""
+        entries = decide_downgrade(group, self._clock.now_ms())
+        if entries:
+            self._write(group.name, entries)
+            self._migrated(group.name)
+        return bool(entries)
+
+    # --- reactions
+
     def topic_changed(self, group: ConsumerGroup, topic: str) -> None:
         """A topic was created, deleted or extended."""
         if group.is_concerned_by(topic):
@@ -109,8 +183,7 @@ class ConsumerGroups:
         if beat.epoch == IS_AWAY:
             self._write(group.name, group.decide_away(beat.member_id))
         else:
-            self._write(group.name, group.decide_leave(beat.member_id))
-            self._assign(group)
+            self._remove(group, [beat.member_id])
         return Place(beat.member_id, beat.epoch)
 
     def _look_at(self, name: str) -> float | None:
@@ -120,10 +193,10 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             return None
         if overdue := group.overdue(self._clock.monotonic_s()):
-            self._write(name, [entry for member_id in overdue for entry in group.decide_leave(member_id)])
-        if overdue or name in self._unassigned:
+            self._remove(group, overdue)
+        elif name in self._unassigned:
             self._assign(group)
-        return group.next_deadline_s()
+        return None if group.is_dead else group.next_deadline_s()
 
     def _assign(self, group: ConsumerGroup) -> None:
         if entries := group.decide_targets(self._image.partition_counts(), self._clock.now_ms()):
@@ -142,3 +215,4 @@ class ConsumerGroups:
     def _watch(self, group: ConsumerGroup) -> None:
         group.begin_sessions(self._clock.monotonic_s())
         self._deadlines.set(group.name, group.next_deadline_s())
+        self._assigned(group)

@@ -10,19 +10,21 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from flymq.broker.coordinators.consumer_groups import ConsumerGroups
 from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.state_log import Leadership, StateLog
+from flymq.broker.coordinators.unanswered import Joined as Joined
+from flymq.broker.coordinators.unanswered import Unanswered, answer_when_safe, fail, resolve, take_all
 from flymq.broker.replicas.lag import Lag, LagMeter
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe
 from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import ConsumerGroup
-from flymq.coordination.entries import NO_GENERATION, Entry, MemberValue, OffsetValue, ProducerIdentity
+from flymq.coordination.entries import NO_GENERATION, Entry, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Commit, Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import AnyGroup, GroupTable
 from flymq.host.clock import Clock
@@ -49,21 +51,6 @@ _RETRY_S = 1.0
 OffsetsToCommit = Mapping[TopicPartition, OffsetValue]
 
 
-@dataclass(slots=True)
-class Joined:
-    """The response to a join: membership in a generation."""
-
-    member_id: str
-    generation: int
-    kind: str
-    protocol: str
-    leader: str
-    assigns: bool
-    """Whether this member has to compute the assignment."""
-    members: Sequence[MemberValue] = ()
-    """All members, if this one computes the assignment."""
-
-
 @dataclass(frozen=True, slots=True)
 class Committer:
     """The sender of a commit: a member of a generation, or a client that is not a member."""
@@ -86,14 +73,6 @@ class MemberListener(Protocol):
         """The member was removed from the group."""
 
 
-@dataclass(slots=True)
-class _Unanswered:
-    """Requests of one group that wait for their response."""
-
-    joins: dict[str, asyncio.Future[Joined]] = field(default_factory=dict)
-    syncs: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
-
-
 class Groups:
     """The groups that this broker coordinates."""
 
@@ -114,9 +93,9 @@ class Groups:
         self._entropy = entropy
         self._limits = limits
         self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
-        self.consumers = ConsumerGroups(log, image, clock, entropy, limits)
+        self.consumers = ConsumerGroups(log, image, clock, entropy, limits, self._migrated, self._tell)
         """Membership in groups of the consumer protocol; everything else is here for both types."""
-        self._unanswered: dict[str, _Unanswered] = {}
+        self._unanswered: dict[str, Unanswered] = {}
         self._until_stable: dict[str, dict[asyncio.Future[None], None]] = {}
         self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
         self._deadlines = Deadlines(clock, self._look_at)
@@ -149,13 +128,9 @@ class Groups:
         """Another broker coordinates these groups now: their members have to find it."""
         error = NotCoordinator(f"another broker leads {self._log.topic}-{number}")
         for group in table:
-            unanswered = self._unanswered.pop(group.name, _Unanswered())
-            for join in unanswered.joins.values():
-                _fail(join, error)
-            for sync in unanswered.syncs.values():
-                _fail(sync, error)
+            self._unanswered.pop(group.name, Unanswered()).fail_all(error)
             for waiting in self._until_stable.pop(group.name, ()):
-                _fail(waiting, error)
+                fail(waiting, error)
             for listener in self._listeners.pop(group.name, {}).values():
                 listener.removed()
 
@@ -180,15 +155,19 @@ class Groups:
         if not name:
             raise InvalidRequest("the group id must not be empty")
         table = self._log.table(name)
+        if isinstance(found := table.find(name), ConsumerGroup) and found.members:
+            place, safe = self.consumers.join(found, join, self._new_member_id(join), needs_id=needs_id)
+            joined = Joined(place.member_id, place.epoch, join.kind, join.protocols[0][0], leader="", assigns=False)
+            return answer_when_safe(safe, joined)
         if entries := table.decide_type(name, Group, self._clock.now_ms()):
             self._write(name, entries)
         group = table.get_or_add(name)
         assert isinstance(group, Group)
         now_s = self._clock.monotonic_s()
-        safe: Safe = None
+        safe = None
         try:
             group.check_join(join)
-            new_member_id = f"{join.instance or join.client_id or 'member'}-{new_id(self._entropy)}"
+            new_member_id = self._new_member_id(join)
             if (replaced := group.find_replaced(join)) is not None:
                 safe = self._replace(group, replaced, new_member_id)
             elif needs_id and not join.member_id and not join.instance:
@@ -199,10 +178,10 @@ class Groups:
             self._deadlines.set(name, group.next_deadline_s())
         answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
         if group.state is not GroupState.PREPARING:
-            _resolve(answer, safe, self._joined(group, member_id))
+            resolve(answer, safe, self._joined(group, member_id))
             return answer
         unanswered = self._unanswered_in(group)
-        _fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the member has sent another join"))
+        fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the member has sent another join"))
         unanswered.joins[member_id] = answer
         answer.add_done_callback(partial(self._join_ended, group, member_id, bool(join.member_id)))
         with suppress(StorageError):  # the answer has it
@@ -214,10 +193,12 @@ class Groups:
     ) -> asyncio.Future[bytes]:
         """Return the assignment of this member, once it is known; the group leader passes those of all members."""
         group = self._find(name, committer.member_id)
+        if isinstance(group, ConsumerGroup):
+            return answer_when_safe(*self.consumers.sync(group, committer.member_id, committer.generation))
         group.sync(committer.member_id, committer.generation, self._clock.monotonic_s(), instance=committer.instance)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         unanswered = self._unanswered_in(group)
-        _fail(unanswered.syncs.pop(committer.member_id, None), RebalanceInProgress("the member has sent another sync"))
+        fail(unanswered.syncs.pop(committer.member_id, None), RebalanceInProgress("the member has sent another sync"))
         unanswered.syncs[committer.member_id] = answer
         entries = group.decide_assignments(
             committer.member_id, committer.generation, assignments or {}, self._clock.now_ms()
@@ -233,16 +214,35 @@ class Groups:
     def heartbeat(self, name: str, member: Committer) -> None:
         """Extend the session of a member."""
         group = self._find(name, member.member_id)
+        if isinstance(group, ConsumerGroup):
+            self.consumers.classic_heartbeat(group, member.member_id, member.generation, instance=member.instance)
+            return
         group.heartbeat(member.member_id, member.generation, self._clock.monotonic_s(), instance=member.instance)
 
     def leave(self, name: str, member_id: str, *, instance: str = "") -> None:
         """Remove a member."""
         group = self._find(name, member_id)
+        if isinstance(group, ConsumerGroup):
+            self.consumers.leave(group, member_id, instance=instance)
+            return
         group.leave(member_id, self._clock.monotonic_s(), instance=instance)
         unanswered = self._unanswered_in(group)
         for futures in (unanswered.joins, unanswered.syncs):
-            _fail(futures.pop(member_id, None), UnknownMember(f"{member_id} has left"))
+            fail(futures.pop(member_id, None), UnknownMember(f"{member_id} has left"))
         self._advance(group)
+
+    def _migrated(self, name: str) -> None:
+        """A group with members has changed its type: all classic members have to rejoin."""
+        error = RebalanceInProgress(f"the group {name!r} changes its protocol")
+        self._unanswered.pop(name, Unanswered()).fail_all(error)
+        group = self._log.table(name).get(name)
+        if isinstance(group, Group):
+            group.begin_sessions(self._clock.monotonic_s())
+            group.rebalance(self._clock.monotonic_s())
+            self._advance(group)
+
+    def _new_member_id(self, join: Join) -> str:
+        return f"{join.instance or join.client_id or 'member'}-{new_id(self._entropy)}"
 
     def _replace(self, group: Group, old: str, new: str) -> Safe:
         entries = group.decide_replace(old, new)
@@ -250,7 +250,7 @@ class Groups:
         group.replace(old, new)
         unanswered = self._unanswered_in(group)
         for futures in (unanswered.joins, unanswered.syncs):
-            _fail(futures.pop(old, None), MemberFenced(f"{new} has replaced {old}"))
+            fail(futures.pop(old, None), MemberFenced(f"{new} has replaced {old}"))
         return safe
 
     def _join_ended(self, group: Group, member_id: str, was_told_its_id: bool, answer: asyncio.Future[Joined]) -> None:
@@ -270,7 +270,7 @@ class Groups:
         if not isinstance(group, Group):
             return None
         for member_id in group.expire(self._clock.monotonic_s()):
-            _fail(self._unanswered_in(group).syncs.pop(member_id, None), UnknownMember(f"{member_id} timed out"))
+            fail(self._unanswered_in(group).syncs.pop(member_id, None), UnknownMember(f"{member_id} timed out"))
         self._tell_removed(group)
         self._advance(group)
         return group.next_deadline_s()
@@ -279,15 +279,15 @@ class Groups:
         """Begin the next generation if all members have joined; else set a deadline."""
         unanswered = self._unanswered_in(group)
         if group.state is GroupState.PREPARING:
-            for future in _take_all(unanswered.syncs):
-                _fail(future, RebalanceInProgress(f"the group {group.name!r} is rebalancing"))
+            for future in take_all(unanswered.syncs):
+                fail(future, RebalanceInProgress(f"the group {group.name!r} is rebalancing"))
         if group.is_ready(self._clock.monotonic_s()):
             counts = {topic: self._count_partitions(topic) for topic in group.topics()}
             try:
                 safe = self._write(group.name, group.decide_generation(counts, self._clock.now_ms()))
             except StorageError as error:  # nothing is applied: the members join again
-                for join in _take_all(unanswered.joins):
-                    _fail(join, error)
+                for join in take_all(unanswered.joins):
+                    fail(join, error)
                 self._deadlines.set(group.name, self._clock.monotonic_s() + _RETRY_S)
                 raise
             self._generations_begun += 1
@@ -295,7 +295,7 @@ class Groups:
             self._tell_removed(group)
             joins, unanswered.joins = unanswered.joins, {}
             for member_id, answer in joins.items():
-                _resolve(answer, safe, self._joined(group, member_id))
+                resolve(answer, safe, self._joined(group, member_id))
         elif group.state is GroupState.PREPARING:
             self._tell_rebalancing(group)
         if not unanswered.joins and not unanswered.syncs:
@@ -306,7 +306,7 @@ class Groups:
         if group.state is GroupState.STABLE:
             syncs = self._unanswered_in(group).syncs
             for member_id in list(syncs):
-                _resolve(syncs.pop(member_id), safe, group.members[member_id].value.assignment)
+                resolve(syncs.pop(member_id), safe, group.members[member_id].value.assignment)
 
     def _joined(self, group: Group, member_id: str) -> Joined:
         value = group.value
@@ -353,13 +353,21 @@ class Groups:
         if not listeners:
             self._listeners.pop(name, None)
 
+    def _tell(self, group: ConsumerGroup) -> None:
+        """The assignments of members of both protocols have changed."""
+        self._tell_removed(group)
+        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+            member = group.members.get(member_id)
+            if member is not None and group.must_rejoin(member):
+                listener.rebalancing()
+
     def _tell_rebalancing(self, group: Group) -> None:
         for member_id, listener in list(self._listeners.get(group.name, {}).items()):
             member = group.members.get(member_id)
             if member is not None and not member.is_joining:
                 listener.rebalancing()
 
-    def _tell_removed(self, group: Group) -> None:
+    def _tell_removed(self, group: AnyGroup) -> None:
         for member_id, listener in list(self._listeners.get(group.name, {}).items()):
             if member_id not in group.members:
                 self.stop_listening(group.name, member_id)
@@ -527,14 +535,14 @@ class Groups:
     def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
         return self._log.write(self._log.number_of(name), entries)
 
-    def _find(self, name: str, member_id: str) -> Group:
+    def _find(self, name: str, member_id: str) -> AnyGroup:
         group = self._log.table(name).find(name)
-        if not isinstance(group, Group):
+        if group is None:
             raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
         return group
 
-    def _unanswered_in(self, group: Group) -> _Unanswered:
-        return self._unanswered.setdefault(group.name, _Unanswered())
+    def _unanswered_in(self, group: Group) -> Unanswered:
+        return self._unanswered.setdefault(group.name, Unanswered())
 
     def _count_partitions(self, topic: str) -> int:
         found = self._image.find(topic)
@@ -542,33 +550,3 @@ class Groups:
 
     def _exists(self, partition: TopicPartition) -> bool:
         return partition.topic in self._image
-
-
-def _resolve(answer: asyncio.Future[T], safe: Safe, result: T) -> None:
-    """Respond once the state behind the response is durable."""
-
-    def done(future: asyncio.Future[Any]) -> None:
-        if answer.done():
-            return
-        if future.cancelled():
-            answer.cancel()
-        elif (error := future.exception()) is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)
-
-    if safe is not None:
-        safe.add_done_callback(done)
-    elif not answer.done():
-        answer.set_result(result)
-
-
-def _fail(answer: asyncio.Future[Any] | None, error: FlyMQError) -> None:
-    if answer is not None and not answer.done():
-        answer.set_exception(error)
-
-
-def _take_all(futures: dict[str, asyncio.Future[T]]) -> list[asyncio.Future[T]]:
-    taken = list(futures.values())
-    futures.clear()
-    return taken

@@ -102,6 +102,7 @@ class MemberInfo:
     topics: Sequence[str] = ()
     pattern: str = ""
     target: Sequence[TopicPartition] = ()
+    is_classic: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +188,14 @@ class Groups:
         encoded = {name: encode_assignment(partitions) for name, partitions in (assignments or {}).items()}
         return parse_assignment(await self.sync(caller, group, member, encoded))
 
-    def protocol_of(self, caller: Caller, group: str) -> tuple[str, str]:
-        """Return the kind of a classic group and the assignor it uses."""
+    def protocol_of(self, caller: Caller, group: str, member_id: str) -> tuple[str, str]:
+        """Return the kind of a group and the assignor that a classic member has been told."""
         found = self._coordinator.get(group)
-        assert isinstance(found, Group), "only members of a classic group can sync"
-        return found.value.kind, found.value.protocol
+        if isinstance(found, Group):
+            return found.value.kind, found.value.protocol
+        classic = found.members[member_id].value.classic
+        assert classic is not None, "only classic members can sync"
+        return found.kind, classic.protocols[0][0]
 
     def heartbeat(self, caller: Caller, group: str, member: Committer) -> None:
         self._check_read(caller, group)
@@ -339,6 +343,7 @@ def _members(group: AnyGroup, assignments: Mapping[str, Sequence[TopicPartition]
             topics=member.value.topics,
             pattern=member.value.pattern,
             target=member.value.target,
+            is_classic=member.value.classic is not None,
         )
         for member_id, member in group.members.items()
     ]

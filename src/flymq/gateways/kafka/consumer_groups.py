@@ -15,7 +15,7 @@ from flymq.model.names import TopicPartition, by_topic
 from flymq.wire.kafka.messages import consumer_group_describe as description
 from flymq.wire.kafka.messages import consumer_group_heartbeat as wire
 
-_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def heartbeat(
@@ -113,7 +113,7 @@ def _member(connection: KafkaConnection, member: MemberInfo) -> description.Memb
         member.pattern or None,
         _described(connection, member.assignment),
         _described(connection, member.target),
-        _CONSUMER_MEMBER,
+        _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
 
 

@@ -64,7 +64,7 @@ def sync_group(connection: KafkaConnection, request: SyncGroupRequest, _version:
     member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
     assignments = {each.member_id: each.assignment for each in request.assignments}
     assigned = groups.sync(connection.caller, request.group_id, member, assignments)
-    kind, protocol = groups.protocol_of(connection.caller, request.group_id)
+    kind, protocol = groups.protocol_of(connection.caller, request.group_id, request.member_id)
     return AnswerLater(assigned, lambda assignment: _synced(request, kind, protocol, assignment))
 
 
