@@ -16,6 +16,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch import v12 as fetch_v12
 from kio.schema.fetch import v16 as fetch_v16
 from kio.schema.metadata import v12 as metadata_v12
+from kio.schema.offset_commit import v10 as commit_v10
+from kio.schema.offset_fetch import v10 as offset_fetch_v10
 from kio.schema.offset_for_leader_epoch import v4 as epoch_v4
 from kio.schema.produce import v9 as produce_v9
 from kio.schema.sasl_handshake import v0 as handshake_v0
@@ -242,6 +244,40 @@ def test_metadata_by_the_id_of_a_topic_goes_by_it_even_with_an_empty_name(raw, t
     assert ask(known.topic_id) == known
     unknown = ask(uuid.uuid4())
     assert (unknown.error_code, unknown.name) == (ErrorCode.unknown_topic_id, None)
+
+
+def test_offsets_are_committed_and_fetched_by_the_id_of_a_topic(raw, topic):
+    def commit(topic_id):
+        part = commit_v10.request.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=None
+        )
+        named = commit_v10.request.OffsetCommitRequestTopic(topic_id=topic_id, partitions=(part,))
+        request = commit_v10.request.OffsetCommitRequest(
+            group_id=topic, generation_id_or_member_epoch=-1, member_id="", topics=(named,)
+        )
+        (answer,) = raw.ask(request, commit_v10.response.OffsetCommitResponse).topics
+        assert answer.topic_id == topic_id
+        return answer.partitions[0].error_code
+
+    def fetched(topics):
+        wanted = offset_fetch_v10.request.OffsetFetchRequestGroup(
+            group_id=topic, member_id=None, member_epoch=-1, topics=topics
+        )
+        request = offset_fetch_v10.request.OffsetFetchRequest(groups=(wanted,))
+        (group,) = raw.ask(request, offset_fetch_v10.response.OffsetFetchResponse).groups
+        return {
+            each.topic_id: (each.partitions[0].committed_offset, each.partitions[0].error_code) for each in group.topics
+        }
+
+    known, unknown = metadata_of(raw, topic).topic_id, uuid.uuid4()
+    assert commit(known) is ErrorCode.none
+    assert commit(unknown) is ErrorCode.unknown_topic_id
+    asked = tuple(
+        offset_fetch_v10.request.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,))
+        for topic_id in (known, unknown)
+    )
+    assert fetched(asked) == {known: (7, ErrorCode.none), unknown: (-1, ErrorCode.unknown_topic_id)}
+    assert fetched(None) == {known: (7, ErrorCode.none)}
 
 
 def test_the_eligible_leaders_of_a_partition_are_empty_lists_and_not_null(raw, topic):

@@ -1,4 +1,4 @@
-"""A running group moves from the classic protocol to the consumer protocol and back, over a time with members of both."""
+"""A running group moves from the classic protocol to the consumer protocol and back."""
 
 from __future__ import annotations
 

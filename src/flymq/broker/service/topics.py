@@ -70,6 +70,9 @@ class Topics:
         self._gate.check(caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
         return topic
 
+    def find(self, caller: Caller, name: str) -> Topic | None:
+        return self._image.find(name)
+
     def find_by_id(self, caller: Caller, topic_id: bytes) -> Topic | None:
         return self._image.find_by_id(topic_id)
 

@@ -13,16 +13,19 @@ from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import offset_commit as commits
 from flymq.wire.kafka.messages import offset_fetch as fetches
+from flymq.wire.kafka.values import NO_ID
 
 _NO_OFFSET = -1
 _MANY_GROUPS_FROM = 8
+_TOPIC_IDS_FROM = 10
 
 
 def offset_commit(
-    connection: KafkaConnection, request: commits.OffsetCommitRequest, _version: int
+    connection: KafkaConnection, request: commits.OffsetCommitRequest, version: int
 ) -> commits.OffsetCommitResponse | AnswerLater:
+    unknown = _resolve_ids(connection, request.topics) if version >= _TOPIC_IDS_FROM else set()
     committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id or "")
-    offsets = to_offsets(request.topics)
+    offsets = to_offsets(topic for topic in request.topics if topic.topic_id not in unknown)
     try:
         errors, safe = connection.service.groups.commit(connection.caller, request.group_id, committer, offsets)
     except FlyMQError as error:
@@ -31,9 +34,13 @@ def offset_commit(
         topics=[
             commits.OffsetCommitResponseTopic(
                 topic.name,
+                topic.topic_id,
                 [
                     commits.OffsetCommitResponsePartition(
-                        part.partition_index, code_of(errors.get(TopicPartition(topic.name, part.partition_index)))
+                        part.partition_index,
+                        ErrorCode.UNKNOWN_TOPIC_ID
+                        if topic.topic_id in unknown
+                        else code_of(errors.get(TopicPartition(topic.name, part.partition_index))),
                     )
                     for part in topic.partitions
                 ],
@@ -42,6 +49,18 @@ def offset_commit(
         ]
     )
     return response if safe is None else AnswerLater(safe, lambda _: response)
+
+
+def _resolve_ids(connection: KafkaConnection, topics: Iterable[Any]) -> set[bytes]:
+    """Fill in the names of topics that are given by their ids; return the ids that are unknown."""
+    unknown = set()
+    for topic in topics:
+        found = connection.service.topics.find_by_id(connection.caller, topic.topic_id)
+        if found is None:
+            unknown.add(topic.topic_id)
+        else:
+            topic.name = found.name
+    return unknown
 
 
 def to_offsets(topics: Iterable[Any]) -> dict[TopicPartition, NewOffset]:
@@ -60,7 +79,10 @@ def offset_fetch(
 ) -> fetches.OffsetFetchResponse:
     if version >= _MANY_GROUPS_FROM:
         return fetches.OffsetFetchResponse(
-            groups=[_fetch_group(connection, group, require_stable=request.require_stable) for group in request.groups]
+            groups=[
+                _fetch_group(connection, group, by_id=version >= _TOPIC_IDS_FROM, require_stable=request.require_stable)
+                for group in request.groups
+            ]
         )
     found = _committed(connection, request.group_id, _asked(request.topics), request.require_stable)
     return fetches.OffsetFetchResponse(
@@ -74,7 +96,7 @@ def offset_fetch(
 
 
 def _fetch_group(
-    connection: KafkaConnection, group: fetches.OffsetFetchRequestGroup, *, require_stable: bool
+    connection: KafkaConnection, group: fetches.OffsetFetchRequestGroup, *, by_id: bool, require_stable: bool
 ) -> fetches.OffsetFetchResponseGroup:
     try:
         connection.service.groups.check_reader(
@@ -82,12 +104,31 @@ def _fetch_group(
         )
     except FlyMQError as error:
         return fetches.OffsetFetchResponseGroup(group.group_id, error_code=code_of(error))
-    found = _committed(connection, group.group_id, _asked(group.topics), require_stable)
-    topics = [
-        fetches.OffsetFetchResponseTopics(topic, [fetches.OffsetFetchResponsePartitions(*part) for part in partitions])
-        for topic, partitions in found.items()
-    ]
+    asked = group.topics
+    topics = []
+    if by_id and asked is not None:
+        unknown = _resolve_ids(connection, asked)
+        topics += [_unknown_topic(topic) for topic in asked if topic.topic_id in unknown]
+        asked = [topic for topic in asked if topic.topic_id not in unknown]
+    for name, parts in _committed(connection, group.group_id, _asked(asked), require_stable).items():
+        topic = connection.service.topics.find(connection.caller, name)
+        if not by_id or topic is not None:
+            topics.append(
+                fetches.OffsetFetchResponseTopics(
+                    name,
+                    NO_ID if topic is None else topic.topic_id.bytes,
+                    [fetches.OffsetFetchResponsePartitions(*part) for part in parts],
+                )
+            )
     return fetches.OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _unknown_topic(topic: fetches.OffsetFetchRequestTopics) -> fetches.OffsetFetchResponseTopics:
+    parts = [
+        fetches.OffsetFetchResponsePartitions(number, _NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        for number in topic.partition_indexes
+    ]
+    return fetches.OffsetFetchResponseTopics(topic.name, topic.topic_id, parts)
 
 
 def _asked(topics: Iterable[Any] | None) -> list[TopicPartition] | None:

@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""OffsetCommit, versions 2 to 10. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
@@ -8,11 +8,12 @@ from struct import Struct
 
 import msgspec
 
-from flymq.wire.kafka.values import Reader, Writer
+from flymq.wire.kafka.values import NO_ID, Reader, Writer
 
 COMPACT_FROM = 8
 _IQ = Struct(">iq")
 _I = Struct(">i")
+_16S = Struct(">16s")
 _Q = Struct(">q")
 _IH = Struct(">ih")
 
@@ -26,6 +27,7 @@ class OffsetCommitRequestPartition(msgspec.Struct):
 
 class OffsetCommitRequestTopic(msgspec.Struct):
     name: str = ""
+    topic_id: bytes = NO_ID
     partitions: list[OffsetCommitRequestPartition] = []
 
 
@@ -45,6 +47,7 @@ class OffsetCommitResponsePartition(msgspec.Struct):
 
 class OffsetCommitResponseTopic(msgspec.Struct):
     name: str = ""
+    topic_id: bytes = NO_ID
     partitions: list[OffsetCommitResponsePartition] = []
 
 
@@ -64,10 +67,15 @@ def _parse_offset_commit_request_partition(reader: Reader, version: int) -> Offs
 
 
 def _parse_offset_commit_request_topic(reader: Reader, version: int) -> OffsetCommitRequestTopic:
-    name = reader.string()
+    name = ""
+    if version <= 9:
+        name = reader.string()
+    topic_id = NO_ID
+    if version >= 10:
+        (topic_id,) = reader.unpack(_16S)
     partitions = [_parse_offset_commit_request_partition(reader, version) for _ in range(reader.count())]
     reader.end()
-    return OffsetCommitRequestTopic(name, partitions)
+    return OffsetCommitRequestTopic(name, topic_id, partitions)
 
 
 def parse_request(reader: Reader, version: int) -> OffsetCommitRequest:
@@ -95,7 +103,10 @@ def _encode_offset_commit_response_partition(
 
 
 def _encode_offset_commit_response_topic(writer: Writer, value: OffsetCommitResponseTopic, version: int) -> None:
-    writer.string(value.name)
+    if version <= 9:
+        writer.string(value.name)
+    if version >= 10:
+        writer += _16S.pack(value.topic_id)
     writer.amount(value.partitions)
     for offset_commit_response_partition in value.partitions:
         _encode_offset_commit_response_partition(writer, offset_commit_response_partition, version)

@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 1 to 9. Written by tools/generate_kafka_codecs.py: do not edit."""
+"""OffsetFetch, versions 1 to 10. Written by tools/generate_kafka_codecs.py: do not edit."""
 
 # msgspec copies an empty list that is a default
 
@@ -8,9 +8,10 @@ from struct import Struct
 
 import msgspec
 
-from flymq.wire.kafka.values import Reader, Writer
+from flymq.wire.kafka.values import NO_ID, Reader, Writer
 
 COMPACT_FROM = 6
+_16S = Struct(">16s")
 _I = Struct(">i")
 _T = Struct(">?")
 _IQI = Struct(">iqi")
@@ -20,6 +21,7 @@ _IQ = Struct(">iq")
 
 class OffsetFetchRequestTopics(msgspec.Struct):
     name: str = ""
+    topic_id: bytes = NO_ID
     partition_indexes: list[int] = []
 
 
@@ -52,6 +54,7 @@ class OffsetFetchResponsePartitions(msgspec.Struct):
 
 class OffsetFetchResponseTopics(msgspec.Struct):
     name: str = ""
+    topic_id: bytes = NO_ID
     partitions: list[OffsetFetchResponsePartitions] = []
 
 
@@ -81,11 +84,16 @@ class OffsetFetchResponse(msgspec.Struct):
     groups: list[OffsetFetchResponseGroup] = []
 
 
-def _parse_offset_fetch_request_topics(reader: Reader, _version: int) -> OffsetFetchRequestTopics:
-    name = reader.string()
+def _parse_offset_fetch_request_topics(reader: Reader, version: int) -> OffsetFetchRequestTopics:
+    name = ""
+    if version <= 9:
+        name = reader.string()
+    topic_id = NO_ID
+    if version >= 10:
+        (topic_id,) = reader.unpack(_16S)
     partition_indexes = reader.int32s()
     reader.end()
-    return OffsetFetchRequestTopics(name, partition_indexes)
+    return OffsetFetchRequestTopics(name, topic_id, partition_indexes)
 
 
 def _parse_offset_fetch_request_group(reader: Reader, version: int) -> OffsetFetchRequestGroup:
@@ -143,7 +151,10 @@ def _encode_offset_fetch_response_partitions(
 
 
 def _encode_offset_fetch_response_topics(writer: Writer, value: OffsetFetchResponseTopics, version: int) -> None:
-    writer.string(value.name)
+    if version <= 9:
+        writer.string(value.name)
+    if version >= 10:
+        writer += _16S.pack(value.topic_id)
     writer.amount(value.partitions)
     for offset_fetch_response_partitions in value.partitions:
         _encode_offset_fetch_response_partitions(writer, offset_fetch_response_partitions, version)
