@@ -118,6 +118,96 @@ class ConsumerMemberValue(_Value, frozen=True):
     """What it has joined with, if it uses the classic protocol; its assignment is not in here."""
 
 
+class TaskId(NamedTuple):
+    """A task of Kafka Streams: it processes one partition of the topics of one subtopology."""
+
+    subtopology: str
+    partition: int
+
+
+class TasksValue(_Value, frozen=True):
+    """Tasks of a member by what it does with them."""
+
+    active: tuple[TaskId, ...] = ()
+    standby: tuple[TaskId, ...] = ()
+    """Tasks whose state it keeps up to date, to take them over."""
+    warmup: tuple[TaskId, ...] = ()
+
+
+class InternalTopicValue(_Value, frozen=True):
+    """A topic that a streams group needs, and that is created for it."""
+
+    name: str
+    partitions: int = 0
+    """0: as many as the topics that are read with it."""
+    replication_factor: int = 0
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+class SubtopologyValue(_Value, frozen=True):
+    """A part of a topology: its tasks read these topics, each task one partition of each."""
+
+    name: str
+    sources: tuple[str, ...] = ()
+    changelogs: tuple[InternalTopicValue, ...] = ()
+    repartition_sinks: tuple[str, ...] = ()
+    repartition_sources: tuple[InternalTopicValue, ...] = ()
+    copartitioned: tuple[tuple[str, ...], ...] = ()
+    """Topics that must have the same number of partitions."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics its tasks read."""
+        return (*self.sources, *(topic.name for topic in self.repartition_sources))
+
+
+class TopologyValue(_Value, frozen=True):
+    epoch: int = 0
+    subtopologies: tuple[SubtopologyValue, ...] = ()
+
+
+class StreamsGroupKey(_Key, frozen=True, tag="streams_group"):
+    """A group of Kafka Streams (KIP-1071)."""
+
+    group: str
+
+
+class StreamsGroupValue(_Value, frozen=True):
+    epoch: int = 0
+    """Incremented whenever the target assignment changes."""
+    topology: TopologyValue | None = None
+    tasks: tuple[tuple[str, int], ...] = ()
+    """Number of tasks of each subtopology when they were assigned; empty if a topic is missing."""
+    standbys: int = 0
+    changed_at_ms: int = 0
+
+
+class StreamsMemberKey(_Key, frozen=True, tag="streams_member"):
+    group: str
+    member_id: str
+
+
+class StreamsMemberValue(_Value, frozen=True):
+    """A member of a streams group: one thread of a process, its target assignment and its current one."""
+
+    process_id: str = ""
+    client_id: str = ""
+    host: str = ""
+    rack: str = ""
+    rebalance_timeout_ms: int = 60_000
+    topology_epoch: int = 0
+    endpoint: tuple[str, int] | None = None
+    """Host and port at which the process answers queries of its state."""
+    tags: tuple[tuple[str, str], ...] = ()
+    epoch: int = 0
+    previous_epoch: int = 0
+    target: TasksValue = TasksValue()
+    assigned: TasksValue = TasksValue()
+    revoking: TasksValue = TasksValue()
+    since: tuple[tuple[TaskId, int], ...] = ()
+    """The epoch in which each of its active tasks was assigned to it."""
+
+
 class OffsetKey(_Key, frozen=True, tag="offset"):
     group: str
     topic: str
@@ -232,9 +322,27 @@ class QueryValue(_Value, frozen=True):
 
 # --- all kinds ------------------------------------------------------------------------------------------------------
 
-Key: TypeAlias = GroupKey | ConsumerGroupKey | ConsumerMemberKey | OffsetKey | PendingKey | TransactionKey | QueryKey
+Key: TypeAlias = (
+    GroupKey
+    | ConsumerGroupKey
+    | ConsumerMemberKey
+    | StreamsGroupKey
+    | StreamsMemberKey
+    | OffsetKey
+    | PendingKey
+    | TransactionKey
+    | QueryKey
+)
 Value: TypeAlias = (
-    GroupValue | ConsumerGroupValue | ConsumerMemberValue | OffsetValue | PendingValue | TransactionValue | QueryValue
+    GroupValue
+    | ConsumerGroupValue
+    | ConsumerMemberValue
+    | StreamsGroupValue
+    | StreamsMemberValue
+    | OffsetValue
+    | PendingValue
+    | TransactionValue
+    | QueryValue
 )
 Entry: TypeAlias = tuple[Key, Value | None]
 
@@ -242,6 +350,8 @@ _VALUES: dict[type[Key], msgspec.msgpack.Decoder[Any]] = {
     GroupKey: msgspec.msgpack.Decoder(GroupValue),
     ConsumerGroupKey: msgspec.msgpack.Decoder(ConsumerGroupValue),
     ConsumerMemberKey: msgspec.msgpack.Decoder(ConsumerMemberValue),
+    StreamsGroupKey: msgspec.msgpack.Decoder(StreamsGroupValue),
+    StreamsMemberKey: msgspec.msgpack.Decoder(StreamsMemberValue),
     OffsetKey: msgspec.msgpack.Decoder(OffsetValue),
     PendingKey: msgspec.msgpack.Decoder(PendingValue),
     TransactionKey: msgspec.msgpack.Decoder(TransactionValue),

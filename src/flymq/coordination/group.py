@@ -43,7 +43,9 @@ class GroupState(Enum):
     PREPARING = "preparing"
     COMPLETING = "completing"
     RECONCILING = "reconciling"
-    """Only in a `ConsumerGroup`: some members have not reached their target assignment."""
+    """Only in a `ConsumerGroup` or `StreamsGroup`: some members have not reached their target assignment."""
+    NOT_READY = "not_ready"
+    """Only in a `StreamsGroup`: a topic of its topology is missing."""
     STABLE = "stable"
     DEAD = "dead"
 
@@ -58,7 +60,9 @@ class GroupLimits:
     consumer_session_timeout_ms: int = 45_000
     """The session timeout of members of a `ConsumerGroup`, which do not choose it …"""
     consumer_heartbeat_ms: int = 3_000
-    """… and their heartbeat interval."""
+    """… and their heartbeat interval. Both also apply to streams groups."""
+    streams_standby_replicas: int = 0
+    """The number of standby replicas of the state of each task of a `StreamsGroup`."""
     quiet_ms: int = 100
     """Initial rebalance delay: a new group waits for more members until none has joined for this long …"""
     quiet_ms_max: int = 3_000

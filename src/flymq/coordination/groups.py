@@ -1,9 +1,9 @@
 """All groups of one partition of `__offsets`, as a table that is rebuilt by replaying its log.
 
-A group has one of two types: classic (`Group`), whose members go from one generation to the next together, or consumer
-(`ConsumerGroup`, KIP-848), whose members the broker reconciles one by one. A group can change its type: without members
-at once, with members as group_migration.py says. Its offsets stay, and its generation continues, so that a number is
-never used twice.
+A group has one of three types: classic (`Group`), whose members go from one generation to the next together; consumer
+(`ConsumerGroup`, KIP-848), whose members the broker reconciles one by one; or streams (`StreamsGroup`, KIP-1071). It
+can change its type: without members at once, with members as group_migration.py says. Its offsets stay, and its
+generation continues, so that a number is never used twice.
 """
 
 from __future__ import annotations
@@ -25,20 +25,44 @@ from flymq.coordination.entries import (
     OffsetValue,
     PendingKey,
     PendingValue,
+    QueryKey,
+    StreamsGroupKey,
+    StreamsGroupValue,
+    StreamsMemberKey,
+    StreamsMemberValue,
+    TransactionKey,
     Value,
 )
 from flymq.coordination.group import Group, GroupLimits, GroupState
 from flymq.coordination.group_migration import decide_upgrade
+from flymq.coordination.streams_group import StreamsGroup
 from flymq.model.errors import GroupNotFound, OtherGroupType
 
-AnyGroup: TypeAlias = Group | ConsumerGroup
-G = TypeVar("G", Group, ConsumerGroup)
+AnyGroup: TypeAlias = Group | ConsumerGroup | StreamsGroup
+G = TypeVar("G", Group, ConsumerGroup, StreamsGroup)
+
+
+_TYPES: dict[type[Key], type[AnyGroup]] = {
+    GroupKey: Group,
+    ConsumerGroupKey: ConsumerGroup,
+    ConsumerMemberKey: ConsumerGroup,
+    StreamsGroupKey: StreamsGroup,
+    StreamsMemberKey: StreamsGroup,
+}
 
 
 class GroupTable:
     """Groups by name. A group is created by its first member or commit."""
 
-    kinds: ClassVar[tuple[type[Key], ...]] = (GroupKey, ConsumerGroupKey, ConsumerMemberKey, OffsetKey, PendingKey)
+    kinds: ClassVar[tuple[type[Key], ...]] = (
+        GroupKey,
+        ConsumerGroupKey,
+        ConsumerMemberKey,
+        StreamsGroupKey,
+        StreamsMemberKey,
+        OffsetKey,
+        PendingKey,
+    )
 
     def __init__(self, limits: GroupLimits) -> None:
         self._limits = limits
@@ -66,22 +90,24 @@ class GroupTable:
 
     # --- group types
 
-    def decide_type(self, name: str, type_: type[Group] | type[ConsumerGroup], now_ms: int) -> list[Entry]:
+    def decide_type(self, name: str, type_: type[AnyGroup], now_ms: int) -> list[Entry]:
         """Give the group this type. Nothing to write if it has it; an error if it has another one and members."""
         group = self._groups.get(name)
         if isinstance(group, type_) or (group is None and type_ is Group):
             return []
         number = 0
         entries: list[Entry] = []
-        if isinstance(group, Group) and group.members:
+        if isinstance(group, Group) and group.members and type_ is ConsumerGroup:
             return decide_upgrade(group, now_ms)
         if group is not None:
             if group.state is not GroupState.EMPTY:
-                raise OtherGroupType(f"the group {name!r} has {len(group.members)} members of the other group protocol")
+                raise OtherGroupType(f"the group {name!r} has {len(group.members)} members of another group protocol")
             number = group.generation
             entries += group.decide_delete()
         if type_ is Group:
             return [*entries, (GroupKey(name), GroupValue(number, changed_at_ms=now_ms))]
+        if type_ is StreamsGroup:
+            return [*entries, (StreamsGroupKey(name), StreamsGroupValue(number + 1, changed_at_ms=now_ms))]
         return [*entries, (ConsumerGroupKey(name), ConsumerGroupValue(number + 1, changed_at_ms=now_ms))]
 
     def _become(self, type_: type[G], name: str) -> G:
@@ -103,10 +129,11 @@ class GroupTable:
 
         It is not part of `apply`: a log may contain anything, and its replay must not stop the broker.
         """
-        members: dict[str, dict[str, ConsumerMemberValue | None]] = {}
+        consumers: dict[str, dict[str, ConsumerMemberValue | None]] = {}
+        streams: dict[str, dict[str, StreamsMemberValue | None]] = {}
         for key, value in entries:
-            if isinstance(value, (GroupValue, ConsumerGroupValue)):
-                assert isinstance(key, (GroupKey, ConsumerGroupKey))
+            if isinstance(value, (GroupValue, ConsumerGroupValue, StreamsGroupValue)):
+                assert isinstance(key, (GroupKey, ConsumerGroupKey, StreamsGroupKey))
                 number = value.generation if isinstance(value, GroupValue) else value.epoch
                 known = self._groups.get(key.group)
                 assert known is None or number >= known.generation, (
@@ -114,16 +141,21 @@ class GroupTable:
                 )
             elif isinstance(key, ConsumerMemberKey):
                 assert value is None or isinstance(value, ConsumerMemberValue)
-                members.setdefault(key.group, {})[key.member_id] = value
-        for name, changes in members.items():
-            group = self._groups.get(name)
-            if isinstance(group, ConsumerGroup):
+                consumers.setdefault(key.group, {})[key.member_id] = value
+            elif isinstance(key, StreamsMemberKey):
+                assert value is None or isinstance(value, StreamsMemberValue)
+                streams.setdefault(key.group, {})[key.member_id] = value
+        for name, changes in consumers.items():
+            if isinstance(group := self._groups.get(name), ConsumerGroup):
                 group.check_members(changes)
+        for name, tasks in streams.items():
+            if isinstance(group := self._groups.get(name), StreamsGroup):
+                group.check_members(tasks)
 
     def apply(self, entries: Iterable[Entry]) -> None:
         """Apply entries of the log."""
         for key, value in entries:
-            assert isinstance(key, (GroupKey, ConsumerGroupKey, ConsumerMemberKey, OffsetKey, PendingKey))
+            assert isinstance(key, self.kinds) and not isinstance(key, (TransactionKey, QueryKey))
             if isinstance(key, (OffsetKey, PendingKey)):
                 assert value is None or isinstance(value, (OffsetValue, PendingValue))
                 self.get_or_add(key.group).offsets.apply(key, value)
@@ -132,8 +164,12 @@ class GroupTable:
             if value is None and (group := self._groups.get(key.group)) is not None:
                 self.drop_if_unused(group)
 
-    def _apply_group(self, key: GroupKey | ConsumerGroupKey | ConsumerMemberKey, value: Value | None) -> None:
-        type_ = Group if isinstance(key, GroupKey) else ConsumerGroup
+    def _apply_group(
+        self,
+        key: GroupKey | ConsumerGroupKey | ConsumerMemberKey | StreamsGroupKey | StreamsMemberKey,
+        value: Value | None,
+    ) -> None:
+        type_ = _TYPES[type(key)]
         if value is None and not isinstance(self._groups.get(key.group), type_):
             return  # its type has changed since
         if isinstance(key, GroupKey):
@@ -142,6 +178,12 @@ class GroupTable:
         elif isinstance(key, ConsumerGroupKey):
             assert value is None or isinstance(value, ConsumerGroupValue)
             self._become(ConsumerGroup, key.group).apply_group(value)
+        elif isinstance(key, StreamsGroupKey):
+            assert value is None or isinstance(value, StreamsGroupValue)
+            self._become(StreamsGroup, key.group).apply_group(value)
+        elif isinstance(key, StreamsMemberKey):
+            assert value is None or isinstance(value, StreamsMemberValue)
+            self._become(StreamsGroup, key.group).apply_member(key.member_id, value)
         else:
             assert value is None or isinstance(value, ConsumerMemberValue)
             self._become(ConsumerGroup, key.group).apply_member(key.member_id, value)
@@ -152,6 +194,8 @@ class GroupTable:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 found.update(_consumer_entries(group))
+            elif isinstance(group, StreamsGroup):
+                found.update(_streams_entries(group))
             elif group.generation:
                 found[GroupKey(group.name)] = group.value
             for partition, offset in group.offsets.committed.items():
@@ -160,6 +204,13 @@ class GroupTable:
                 for partition, pending in offsets.items():
                     found[PendingKey(group.name, producer_id, *partition)] = pending
         return found
+
+
+def _streams_entries(group: StreamsGroup) -> Iterator[tuple[Key, Value]]:
+    if group.generation:
+        yield StreamsGroupKey(group.name), group.value
+    for member_id, member in group.members.items():
+        yield StreamsMemberKey(group.name, member_id), member.value
 
 
 def _consumer_entries(group: ConsumerGroup) -> Iterator[tuple[Key, Value]]:

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from flymq.broker.coordinators.consumer_groups import ConsumerGroups
 from flymq.broker.coordinators.deadlines import Deadlines
 from flymq.broker.coordinators.state_log import Leadership, StateLog
+from flymq.broker.coordinators.streams_groups import StreamsGroups
 from flymq.broker.coordinators.unanswered import Joined as Joined
 from flymq.broker.coordinators.unanswered import Unanswered, answer_when_safe, fail, resolve, take_all
 from flymq.broker.replicas.lag import Lag, LagMeter
@@ -27,6 +28,7 @@ from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.entries import NO_GENERATION, Entry, OffsetValue, ProducerIdentity
 from flymq.coordination.group import Commit, Group, GroupLimits, GroupState, Join
 from flymq.coordination.groups import AnyGroup, GroupTable
+from flymq.coordination.streams_group import StreamsGroup
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Tasks
@@ -95,6 +97,8 @@ class Groups:
         self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
         self.consumers = ConsumerGroups(log, image, clock, entropy, limits, self._migrated, self._tell)
         """Membership in groups of the consumer protocol; everything else is here for both types."""
+        self.streams = StreamsGroups(log, image, clock, limits)
+        """Membership in streams groups."""
         self._unanswered: dict[str, Unanswered] = {}
         self._until_stable: dict[str, dict[asyncio.Future[None], None]] = {}
         self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
@@ -106,7 +110,7 @@ class Groups:
     @property
     def rebalances(self) -> int:
         """Number of rebalances since the start, for metrics."""
-        return self._generations_begun + self.consumers.rebalances
+        return self._generations_begun + self.consumers.rebalances + self.streams.rebalances
 
     async def open(self) -> None:
         """Load the groups whose partitions this broker leads, and follow changes of leadership from now on."""
@@ -123,6 +127,7 @@ class Groups:
                 with suppress(StorageError):  # retried at the deadline that was set
                     self._advance(group)
         self.consumers.loaded(table)
+        self.streams.loaded(table)
 
     def _resigned(self, number: int, table: GroupTable) -> None:
         """Another broker coordinates these groups now: their members have to find it."""
@@ -139,6 +144,7 @@ class Groups:
         self._is_closed = True
         self._deadlines.close()
         self.consumers.close()
+        self.streams.close()
         for unanswered in self._unanswered.values():
             for join in unanswered.joins.values():
                 join.cancel()
@@ -336,6 +342,8 @@ class Groups:
             self._delete_offsets_of(group, {topic})
         if isinstance(group, ConsumerGroup):
             self.consumers.topic_changed(group, topic)
+        elif isinstance(group, StreamsGroup):
+            self.streams.topic_changed(group, topic)
         elif group.members and topic in group.topics():
             counts = {name: self._count_partitions(name) for name in group.topics()}
             group.reconsider(counts, self._clock.monotonic_s())
@@ -437,9 +445,9 @@ class Groups:
                 self._until_stable.get(name, {}).pop(waiting, None)
 
     def check_reader(self, name: str, member_id: str, epoch: int) -> None:
-        """Raise an error if a member fetches offsets with a stale epoch. Only for a `ConsumerGroup`."""
+        """Raise an error if a member fetches offsets with a stale epoch. Not for a classic group."""
         group = self._log.table(name).find(name)
-        if isinstance(group, ConsumerGroup) and (member_id or epoch >= 0):
+        if isinstance(group, (ConsumerGroup, StreamsGroup)) and (member_id or epoch >= 0):
             group.check_epoch(member_id, epoch)
 
     def _check_commit(self, name: str, commit: Commit) -> AnyGroup:
@@ -535,9 +543,9 @@ class Groups:
     def _write(self, name: str, entries: Sequence[Entry]) -> Safe:
         return self._log.write(self._log.number_of(name), entries)
 
-    def _find(self, name: str, member_id: str) -> AnyGroup:
+    def _find(self, name: str, member_id: str) -> Group | ConsumerGroup:
         group = self._log.table(name).find(name)
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
         return group
 

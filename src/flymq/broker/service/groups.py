@@ -13,6 +13,7 @@ from flymq.broker.coordinators.groups import Groups as GroupCoordinator
 from flymq.broker.coordinators.groups import Joined as Joined
 from flymq.broker.coordinators.groups import MemberListener as MemberListener
 from flymq.broker.coordinators.groups import OffsetsToCommit
+from flymq.broker.coordinators.streams_groups import StreamsPlace as StreamsPlace
 from flymq.broker.replicas.lag import UNKNOWN as UNKNOWN
 from flymq.broker.replicas.lag import Lag as Lag
 from flymq.broker.safety import Safe
@@ -21,11 +22,21 @@ from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.records import LATEST, Records
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.consumer_group import Heartbeat as Heartbeat
+from flymq.coordination.entries import InternalTopicValue as InternalTopicValue
 from flymq.coordination.entries import OffsetValue as OffsetValue
+from flymq.coordination.entries import StreamsMemberValue as StreamsMemberValue
+from flymq.coordination.entries import SubtopologyValue as SubtopologyValue
+from flymq.coordination.entries import TaskId as TaskId
+from flymq.coordination.entries import TasksValue as TasksValue
+from flymq.coordination.entries import TopologyValue as TopologyValue
 from flymq.coordination.group import Group
 from flymq.coordination.group import GroupState as GroupState
 from flymq.coordination.group import Join as Join
 from flymq.coordination.groups import AnyGroup
+from flymq.coordination.streams_group import STREAMS as STREAMS
+from flymq.coordination.streams_group import StreamsGroup
+from flymq.coordination.streams_group import StreamsHeartbeat as StreamsHeartbeat
+from flymq.coordination.streams_topology import Status as Status
 from flymq.coordination.subscriptions import (
     Subscription,
     encode_assignment,
@@ -82,7 +93,7 @@ class GroupSummary:
     state: GroupState
     kind: str
     type: str
-    """`classic`, or `consumer` for KIP-848."""
+    """`classic`, `consumer` for KIP-848, or `streams` for KIP-1071."""
     members: int
 
 
@@ -103,6 +114,8 @@ class MemberInfo:
     pattern: str = ""
     target: Sequence[TopicPartition] = ()
     is_classic: bool = True
+    streams: StreamsMemberValue | None = None
+    """Of a member of a streams group: its process and its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +139,8 @@ class GroupInfo:
     generation: int
     members: Sequence[MemberInfo]
     positions: Sequence[GroupPosition]
+    topology: TopologyValue | None = None
+    """Of a streams group."""
 
 
 class Groups:
@@ -191,6 +206,7 @@ class Groups:
     def protocol_of(self, caller: Caller, group: str, member_id: str) -> tuple[str, str]:
         """Return the kind of a group and the assignor that a classic member has been told."""
         found = self._coordinator.get(group)
+        assert not isinstance(found, StreamsGroup), "members of streams groups do not sync"
         if isinstance(found, Group):
             return found.value.kind, found.value.protocol
         classic = found.members[member_id].value.classic
@@ -214,6 +230,11 @@ class Groups:
         """Return the heartbeat interval of members of the consumer protocol."""
         self._check_read(caller, group)
         return self._coordinator.consumers.limits_of(group).consumer_heartbeat_ms
+
+    def streams_beat(self, caller: Caller, group: str, beat: StreamsHeartbeat) -> tuple[StreamsPlace, Safe]:
+        """Process a heartbeat of the streams protocol (KIP-1071)."""
+        self._check_read(caller, group)
+        return self._coordinator.streams.heartbeat(group, beat)
 
     def listen(self, group: str, member_id: str, listener: MemberListener) -> None:
         """Notify a member that runs on this broker when its group rebalances or has removed it."""
@@ -306,6 +327,7 @@ class Groups:
                 self._position(name, committed.get(name), readers.get(name, ""))
                 for name in sorted(readers.keys() | committed.keys())
             ],
+            found.value.topology if isinstance(found, StreamsGroup) else None,
         )
 
     def _position(self, name: TopicPartition, committed: OffsetValue | None, reader: str) -> GroupPosition:
@@ -325,12 +347,16 @@ class Groups:
 
 
 def _type_of(group: AnyGroup) -> str:
+    if isinstance(group, StreamsGroup):
+        return STREAMS
     return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
 
 
 def _members(group: AnyGroup, assignments: Mapping[str, Sequence[TopicPartition]]) -> list[MemberInfo]:
     if isinstance(group, Group):
         return _classic_members(group, assignments)
+    if isinstance(group, StreamsGroup):
+        return _streams_members(group, assignments)
     return [
         MemberInfo(
             member_id,
@@ -344,6 +370,22 @@ def _members(group: AnyGroup, assignments: Mapping[str, Sequence[TopicPartition]
             pattern=member.value.pattern,
             target=member.value.target,
             is_classic=member.value.classic is not None,
+        )
+        for member_id, member in group.members.items()
+    ]
+
+
+def _streams_members(group: StreamsGroup, assignments: Mapping[str, Sequence[TopicPartition]]) -> list[MemberInfo]:
+    return [
+        MemberInfo(
+            member_id,
+            "",
+            member.value.client_id,
+            member.value.host,
+            assignments[member_id],
+            rack=member.value.rack,
+            epoch=member.value.epoch,
+            streams=member.value,
         )
         for member_id, member in group.members.items()
     ]

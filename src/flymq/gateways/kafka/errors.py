@@ -82,6 +82,7 @@ class ErrorCode(IntEnum):
     TELEMETRY_TOO_LARGE = 118
     TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
+    STREAMS_INVALID_TOPOLOGY = 130
 
 
 CODES: dict[type[FlyMQError], ErrorCode] = {
@@ -144,6 +145,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.InstanceInUse: ErrorCode.UNRELEASED_INSTANCE_ID,
     errors.UnsupportedAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
     errors.InvalidTopicPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,
+    errors.InvalidTopology: ErrorCode.STREAMS_INVALID_TOPOLOGY,
     errors.OtherGroupType: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnstableOffsets: ErrorCode.UNSTABLE_OFFSET_COMMIT,

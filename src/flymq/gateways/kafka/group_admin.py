@@ -19,6 +19,7 @@ STATES = {
     GroupState.PREPARING: "PreparingRebalance",
     GroupState.COMPLETING: "CompletingRebalance",
     GroupState.RECONCILING: "Reconciling",
+    GroupState.NOT_READY: "NotReady",
     GroupState.STABLE: "Stable",
     GroupState.DEAD: "Dead",
 }

@@ -59,6 +59,8 @@ LATER: dict[Api, str] = {
     Api.PUSH_TELEMETRY: "telemetry.push",
     Api.LIST_CONFIG_RESOURCES: "configs.list_config_resources",
     Api.DESCRIBE_TOPIC_PARTITIONS: "metadata.describe_topic_partitions",
+    Api.STREAMS_GROUP_HEARTBEAT: "streams_groups.heartbeat",
+    Api.STREAMS_GROUP_DESCRIBE: "streams_groups.describe",
 }
 """Module and name of handlers that are imported on first use."""
 

@@ -130,7 +130,14 @@ class InvalidTopicPattern(InvalidRequest):
 
 
 class OtherGroupType(FlyMQError):
-    """The group's members use the other group protocol."""
+    """The group's members use another group protocol."""
 
     code = "OTHER_GROUP_TYPE"
-    hint = "Stop all members of the group before changing `group.protocol`."
+    hint = "Stop all members of the group first. Only groups of consumers can change `group.protocol` while they run."
+
+
+class InvalidTopology(InvalidRequest):
+    """The topology of a Kafka Streams application makes no sense."""
+
+    code = "INVALID_TOPOLOGY"
+    hint = "It is made by the Kafka Streams library: use a released version of it."

@@ -60,6 +60,8 @@ class Api(IntEnum):
     PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
 
 
 class Versions(NamedTuple):
@@ -119,5 +121,7 @@ CODECS: dict[Api, Versions] = {
     Api.PUSH_TELEMETRY: Versions(0, 0),
     Api.LIST_CONFIG_RESOURCES: Versions(0, 1),
     Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
+    Api.STREAMS_GROUP_HEARTBEAT: Versions(0, 0),
+    Api.STREAMS_GROUP_DESCRIBE: Versions(0, 0),
 }
 """The versions of the codecs. A gateway may support fewer requests, never other versions."""
