@@ -71,8 +71,7 @@ _NOTES = """\
   an error after which librdkafka and Java abort and go on; aiokafka and kafka-python need a new producer then.
 - The codecs are none, gzip, snappy, lz4 and zstd. KafkaJS has none and gzip of its own; for the others its users add
   packages.
-- With `group.protocol=consumer` a group cannot be joined by members of the classic protocol, nor the reverse, until all
-  members have left.
+- A running group can be moved from the classic protocol to `group.protocol=consumer` and back, member by member.
 - faststream, quixstreams and taskiq are used as their tutorials use them. taskiq-aio-kafka needs the partitioner and
   the assignor of aiokafka to be named when kafka-python 3 is installed.
 """

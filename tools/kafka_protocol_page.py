@@ -78,9 +78,14 @@ _BEHAVIOUR = """\
   used. The session timeout and the heartbeat interval are set by the broker (`groups.consumer_session_timeout_ms`,
   `groups.consumer_heartbeat_ms`). A topic pattern must match the whole name, in the syntax of RE2 without Unicode
   classes; it never matches internal topics.
-- A group can change between the two protocols only while it has no members; its offsets are kept. Until then, members
-  of the other protocol are rejected: JoinGroup with INCONSISTENT_GROUP_PROTOCOL, ConsumerGroupHeartbeat with
-  GROUP_ID_NOT_FOUND.
+- A running group of consumers changes between the protocols as in Kafka (online migration): it becomes a consumer group
+  when the first member with `group.protocol=consumer` joins, and classic again when the last one has left. In between
+  it has members of both: the classic ones join, sync and send heartbeats as ever, but the broker computes their
+  assignment. Groups of custom assignors that add data of their own cannot be converted: GROUP_ID_NOT_FOUND.
+- Groups with `group.protocol=streams` (KIP-1071): internal topics are created by the broker, tasks are sticky, standby
+  replicas are set by the broker (`groups.streams_standby_replicas`). As in Kafka 4.3 there are no static members,
+  no warm-up tasks and no source topics by pattern. The topology can change when the group has no members.
+- A commit with an older member epoch is taken if the member has held the partition since then (KIP-1251).
 - Clients push metrics (KIP-714) once there is a subscription to them, a resource of the type `client-metrics` with the
   settings `metrics`, `interval.ms` and `match`. The broker asks for totals, not deltas, and shows them in
   `/metrics/detailed`: see [Metrics of Kafka's clients](../how-to/monitoring.md#metrics-of-kafkas-clients).

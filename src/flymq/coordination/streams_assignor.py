@@ -61,15 +61,15 @@ class _Work:
         quota = -(-len(tasks) // len(self.loads))
         # With fewer tasks than quotas, only some members have as many as the quota.
         full_max = len(tasks) - (quota - 1) * len(self.loads)
-        left = []
-        for task in tasks:
-            keepers = [self._active[task]] if task in self._active else []
-            keepers += self._standby.get(task, [])
-            keeper = next((name for name in keepers if self._has_room(name, quota, full_max)), None)
-            if keeper is None:
-                left.append(task)
-            else:
-                self._add(keeper, task, is_active=True)
+        left = tasks
+        for keepers in ({task: [name] for task, name in self._active.items()}, self._standby):
+            tasks, left = left, []
+            for task in tasks:
+                keeper = next((name for name in keepers.get(task, ()) if self._has_room(name, quota, full_max)), None)
+                if keeper is None:
+                    left.append(task)
+                else:
+                    self._add(keeper, task, is_active=True)
         for task in sorted(left):
             self._add(self._lightest(self.loads), task, is_active=True)
 

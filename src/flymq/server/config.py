@@ -190,10 +190,13 @@ class GroupsSettings:
     session_timeout_ms_min: int = _setting(1_000, "Minimum session timeout that a member can request.", low=1)
     session_timeout_ms_max: int = _setting(30 * 60_000, "Maximum session timeout that a member can request.", low=1_000)
     consumer_session_timeout_ms: int = _setting(
-        45_000, "Session timeout of members with `group.protocol=consumer`.", low=1_000
+        45_000, "Session timeout of members with `group.protocol=consumer` or `streams`.", low=1_000
     )
     consumer_heartbeat_ms: int = _setting(
-        3_000, "Heartbeat interval of members with `group.protocol=consumer`.", low=10
+        3_000, "Heartbeat interval of members with `group.protocol=consumer` or `streams`.", low=10
+    )
+    streams_standby_replicas: int = _setting(
+        0, "Standby replicas of the state of each task of Kafka Streams with `group.protocol=streams`.", high=100
     )
     quiet_ms: int = _setting(
         100, "Initial rebalance delay: a new group waits for more members until none has joined for this long."

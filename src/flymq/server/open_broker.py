@@ -276,6 +276,7 @@ def group_limits(settings: GroupsSettings) -> GroupLimits:
         session_timeout_ms_max=settings.session_timeout_ms_max,
         consumer_session_timeout_ms=settings.consumer_session_timeout_ms,
         consumer_heartbeat_ms=settings.consumer_heartbeat_ms,
+        streams_standby_replicas=settings.streams_standby_replicas,
         quiet_ms=settings.quiet_ms,
         offset_retention_ms=settings.offset_retention_ms,
     )
