@@ -17,15 +17,15 @@ _POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>tests</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>
   </dependencies>
 </project>
 """
 
 
-def find_jars(version: str) -> Path | None:
+def find_jars(version: str, artifact: str = "kafka-clients") -> Path | None:
     """Return the directory of the client's jars; None where it cannot be had."""
-    maven, folder = shutil.which("mvn"), CACHE / f"kafka-clients-{version}"
+    maven, folder = shutil.which("mvn"), CACHE / f"{artifact}-{version}"
     if shutil.which("java") is None:
         return None
     if folder.is_dir():
@@ -35,7 +35,7 @@ def find_jars(version: str) -> Path | None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         pom = Path(scratch, "pom.xml")
-        pom.write_text(_POM.format(version=version))
+        pom.write_text(_POM.format(artifact=artifact, version=version))
         jars = Path(scratch, "jars")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         command = [maven, "--quiet", "--batch-mode", f"--file={pom}", *goal]
