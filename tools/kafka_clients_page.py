@@ -35,6 +35,7 @@ FEATURES = (
     "groups: go on where they committed",
     "groups: members join and leave",
     "groups: group.protocol=consumer",
+    "Kafka Streams: group.protocol=streams",
     "admin",
     "consume, transform, produce",
 )
@@ -66,7 +67,7 @@ _NOTES = """\
 ## Good to know
 
 - librdkafka is tested through confluent-kafka for Python; clients for Go, .NET, C++ and Rust wrap the same library.
-- Java is tested with transactions alone.
+- Java is tested with transactions and with Kafka Streams.
 - Transactions of Java from 4.0 on have an epoch each (KIP-890). A commit after the broker has aborted a transaction is
   an error after which librdkafka and Java abort and go on; aiokafka and kafka-python need a new producer then.
 - The codecs are none, gzip, snappy, lz4 and zstd. KafkaJS has none and gzip of its own; for the others its users add

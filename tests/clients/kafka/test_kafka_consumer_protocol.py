@@ -168,8 +168,7 @@ def test_a_static_member_that_restarts_has_its_partitions_back_and_nobody_else_g
 
 def test_a_running_group_changes_its_protocol_and_keeps_its_offsets(broker, topic):
     fill(broker.address, topic)
-    quickly = {"heartbeat.interval.ms": 50}
-    classic = librdkafka_member(broker.address, topic, **quickly)
+    classic = librdkafka_member(broker.address, topic)
     classic.subscribe([topic])
     assert sorted(poll_values(classic, 40)) == list(range(40))
     classic.commit(asynchronous=False)
