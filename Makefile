@@ -49,6 +49,7 @@ check: $(VENV)/.dev  ## Lint, types and import rules
 	$(BIN)/python tools/kafka_protocol_page.py --check
 	$(BIN)/python tools/kafka_settings_page.py --check
 	$(BIN)/python tools/kafka_clients_page.py --check
+	$(BIN)/python tools/kafka_outcomes_page.py --check
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser for five minutes; ARGS="--minutes 30 --target kafka" for one of them
 	$(BIN)/python -m tests.campaigns.fuzz $(ARGS)

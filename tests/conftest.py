@@ -27,16 +27,21 @@ settings.load_profile(os.environ.get("FLYMQ_HYPOTHESIS_PROFILE", "default"))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give the tests of Spark all to one process, so that one JVM runs and not one a core.
+    """Give the tests of Spark all to one process, so that one JVM runs and not one a core; those of a file with programs
+    to compile to one process too, which compiles them once.
 
     xdist's own groups are names at the end of a test's id, and pytest no longer lets it change the id.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneProcessForSpark(LoadScopeScheduling):
+    class OneProcessForCompanions(LoadScopeScheduling):
         """Any other test goes to whoever is free."""
 
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            if nodeid.startswith("tests/spark/"):
+                return "spark"
+            if nodeid.startswith(("tests/clients/jvm/", "tests/clients/go/")):
+                return nodeid.partition("::")[0]
+            return nodeid
 
-    return OneProcessForSpark(config, log)
+    return OneProcessForCompanions(config, log)

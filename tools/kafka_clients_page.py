@@ -1,6 +1,6 @@
 """Write docs/reference/kafka-clients.md from a run of the tests with real clients, and check that it still fits them.
 
-    python tools/kafka_clients_page.py            run the tests in tests/clients/kafka and write the page
+    python tools/kafka_clients_page.py            run the tests in TESTS and write the page
     python tools/kafka_clients_page.py --check    exit 1 unless every cell of the page is a test there, and the reverse
 
 A cell is written only by a test that has passed in this run; with one that fails nothing is written. Run it from the
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE = Path("docs/reference/kafka-clients.md")
-TESTS = "tests/clients/kafka"
+TESTS = ("tests/clients/kafka", "tests/clients/jvm")
 FEATURES = (
     "codecs",
     "keys, headers, nulls and times",
@@ -58,8 +58,8 @@ _INTRODUCTION = """\
 <!-- Written by `python tools/kafka_clients_page.py` from a run of the tests it names. -->
 
 Each number is how many tests with the real client, unmodified, have passed for this page; an empty cell is a feature
-that the client does not have, or that nobody has tried. The tests are in `tests/clients/kafka`. How to set a client up
-is in [Use Kafka's clients](../how-to/kafka-clients.md), what is served in
+that the client does not have, or that nobody has tried. The tests are in `tests/clients/kafka`, `jvm` and `go`. How to
+set a client up is in [Use Kafka's clients](../how-to/kafka-clients.md), what is served in
 [What is served of Kafka's protocol](../formats/kafka-protocol.md).
 """
 
@@ -67,7 +67,7 @@ _NOTES = """\
 ## Good to know
 
 - librdkafka is tested through confluent-kafka for Python; clients for Go, .NET, C++ and Rust wrap the same library.
-- Java is tested with transactions and with Kafka Streams.
+- Every method of Java's Admin and every command-line tool of Kafka: [Kafka's administration on FlyMQ](kafka-admin.md).
 - Transactions of Java from 4.0 on have an epoch each (KIP-890). A commit after the broker has aborted a transaction is
   an error after which librdkafka and Java abort and go on; aiokafka and kafka-python need a new producer then.
 - The codecs are none, gzip, snappy, lz4 and zstd. KafkaJS has none and gzip of its own; for the others its users add
@@ -90,7 +90,7 @@ def collect_cells(*flags: str, is_quiet: bool = False) -> list[Cell]:
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch, "cells.json")
         environment = {**os.environ, "FLYMQ_KAFKA_CLIENTS": str(target)}
-        command = [sys.executable, "-m", "pytest", "-q", *flags, TESTS]
+        command = [sys.executable, "-m", "pytest", "-q", *flags, *TESTS]
         output = subprocess.DEVNULL if is_quiet else None
         done = subprocess.run(command, env=environment, stdout=output, check=False)
         if done.returncode != 0:
@@ -132,9 +132,9 @@ def _version(client: str) -> str:
         found = re.search(r"Version (\S+).*librdkafka (\S+)", subprocess.check_output(command, text=True))
         return f"{found[1]}, with librdkafka {found[2]}" if found else "unknown"
     if client == "Java":
-        from tests.clients.kafka.java import VERSIONS
+        from tests.clients.jvm.maven import KAFKA, KAFKA_BEFORE
 
-        return f"kafka-clients {' and '.join(VERSIONS)}"
+        return f"kafka-clients {KAFKA} and {KAFKA_BEFORE}"
     if client == "KafkaJS":
         from tests.clients.kafka.kafkajs import find_modules
 
@@ -147,14 +147,18 @@ def _tests(passed: list[Cell]) -> Iterator[str]:
     yield "## The tests behind each feature\n"
     for feature in FEATURES:
         yield f"- {feature}"
-        names = {cell.test.partition("[")[0].removeprefix(f"{TESTS}/") for cell in passed if cell.feature == feature}
+        names = {_name(cell) for cell in passed if cell.feature == feature}
         yield from (f"  - `{name}`" for name in sorted(names))
+
+
+def _name(cell: Cell) -> str:
+    return cell.test.partition("[")[0].removeprefix("tests/clients/").removeprefix("kafka/")
 
 
 def check() -> int:
     """The page names every test that has a cell, and no other."""
     cells = collect_cells("--collect-only", "-n0", is_quiet=True)
-    collected = {cell.test.partition("[")[0].removeprefix(f"{TESTS}/") for cell in cells}
+    collected = {_name(cell) for cell in cells}
     named = set(re.findall(r"^  - `(.+)`$", PAGE.read_text(), re.MULTILINE))
     for test in sorted(named - collected):
         print(f"{PAGE} names {test}, which is not there", file=sys.stderr)

@@ -41,6 +41,8 @@ log.dirs={data}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
 _CLUSTER_ID = "flymqBenchmarkClusterA"
