@@ -27,8 +27,8 @@ settings.load_profile(os.environ.get("FLYMQ_HYPOTHESIS_PROFILE", "default"))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give the tests of Spark all to one process, so that one JVM runs and not one a core; those of a file with programs
-    to compile to one process too, which compiles them once.
+    """Give the tests of Spark all to one process, so that one JVM runs and not one a core; those of a file with
+    programs to compile to one process too, which compiles them once.
 
     xdist's own groups are names at the end of a test's id, and pytest no longer lets it change the id.
     """

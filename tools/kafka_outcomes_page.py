@@ -23,9 +23,9 @@ _INTRODUCTION = """\
 
 <!-- Written by `python tools/kafka_outcomes_page.py` from tests/clients/jvm/outcomes. -->
 
-Each command of Kafka's command-line tools, and each method of the Java client's `Admin`, as it ends on FlyMQ and on Apache
-Kafka 4.3.1 with its default settings. Tests repeat every line of the column FlyMQ in every run; with `FLYMQ_TEST_KAFKA=1` those
-of the column Kafka too.
+Each command of Kafka's command-line tools, and each method of the Java client's `Admin`, as it ends on FlyMQ and on
+Apache Kafka 4.3.1 with its default settings. Tests repeat every line of the column FlyMQ in every run; with
+`FLYMQ_TEST_KAFKA=1` those of the column Kafka too.
 
 - *works*: it does what it says; after the colon a few words of the answer. *same*: as on Kafka.
 - `UnsupportedVersionException`: FlyMQ does not serve the API, and says so at once.

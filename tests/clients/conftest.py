@@ -1,8 +1,8 @@
 """The table of Kafka's clients, docs/reference/kafka-clients.md, is made of these tests.
 
 A test marked `shows(feature, client=…)`, or `by=` the name of the parameter that is the client, is a cell of the table.
-With FLYMQ_KAFKA_CLIENTS set, all of them are written to that file as JSON: those that were collected, and how those that
-ran ended. tools/kafka_clients_page.py makes the page of it.
+With FLYMQ_KAFKA_CLIENTS set, all of them are written to that file as JSON: those that were collected, and how those
+that ran ended. tools/kafka_clients_page.py makes the page of it.
 """
 
 import json

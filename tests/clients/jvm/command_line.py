@@ -100,7 +100,8 @@ COMMANDS = [
         "kafka-configs --alter --entity-type brokers --entity-name {id} --add-config log.cleaner.threads=1", "Completed"
     ),
     Command(
-        "kafka-configs --alter --entity-type groups --entity-name {topic} --add-config consumer.session.timeout.ms=50000",
+        "kafka-configs --alter --entity-type groups --entity-name {topic}"
+        " --add-config consumer.session.timeout.ms=50000",
         "Completed",
     ),
     Command(

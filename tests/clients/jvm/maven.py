@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 
 KAFKA = "4.3.1"
@@ -17,8 +18,9 @@ SPRING_BOOT = "4.0.0"
 SETS = {
     # Clients, command-line tools, Streams, Connect and MirrorMaker in one set: they share all but a few jars.
     f"kafka-{KAFKA}": [
-        f"org.apache.kafka:{name}:{KAFKA}"
-        for name in ("kafka-tools", "kafka_2.13", "kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
+        *(f"org.apache.kafka:{name}:{KAFKA}" for name in ("kafka-tools", "kafka_2.13", "kafka-streams")),
+        *(f"org.apache.kafka:{name}:{KAFKA}" for name in ("connect-runtime", "connect-file", "connect-mirror")),
+        "org.slf4j:slf4j-simple:1.7.36",
     ],
     f"clients-{KAFKA_BEFORE}": [f"org.apache.kafka:kafka-clients:{KAFKA_BEFORE}"],
     f"spring-{SPRING_BOOT}": [f"org.springframework.boot:spring-boot-starter-kafka:{SPRING_BOOT}"],
@@ -46,7 +48,8 @@ def find_classpath(name: str) -> str | None:
     maven = shutil.which("mvn")
     if shutil.which("java") is None or shutil.which("javac") is None:
         return None
-    known = CACHE / f"{name}.classpath"
+    pom_text = _pom(name)
+    known = CACHE / f"{name}-{zlib.crc32(pom_text.encode()):08x}.classpath"
     if known.is_file() and all(Path(jar).is_file() for jar in known.read_text().split(os.pathsep)):
         return known.read_text()
     if maven is None:
@@ -54,7 +57,7 @@ def find_classpath(name: str) -> str | None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         pom, target = Path(scratch, "pom.xml"), Path(scratch, "classpath")
-        pom.write_text(_pom(name))
+        pom.write_text(pom_text)
         goal = ["dependency:build-classpath", "-DincludeScope=runtime", f"-Dmdep.outputFile={target}"]
         command = [maven, "--quiet", "--batch-mode", f"--file={pom}", *goal]
         if subprocess.run(command, capture_output=True, timeout=300, check=False).returncode != 0:

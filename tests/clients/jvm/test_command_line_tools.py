@@ -20,7 +20,7 @@ def test_kafkas_command_line_tools_end_as_the_table_says(server, topic, kafka4, 
     (tmp_path / "empty").touch()
     names = {"topic": topic, "folder": tmp_path, "id": server.broker_id, "log": ""}
     told, said = {}, []
-    with kafka4.start("Tools", log=tmp_path / "tools.log") as tools:
+    with kafka4.start("Tools") as tools:
         for command in COMMANDS:
             names["log"] = first_segment(server, topic)
             script, *arguments = command.words(server.address, names)
