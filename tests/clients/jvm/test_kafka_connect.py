@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.clients.jvm.topics import Reader, create
+from tests.clients.jvm.topics import Reader, create, wait_until
 from tests.clients.jvm.worker import running_worker
 
 LINES = 400
@@ -24,7 +24,7 @@ def test_connect_brings_every_line_of_a_file_once_though_its_worker_is_killed(se
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
     write_lines(source, 0, LINES)
     with running_worker(kafka4, server.address, f"{topic}-connect", tmp_path) as worker:
-        kind = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector", "batch.size": 20}
+        kind = {"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector"}
         worker.create("source", {**kind, "file": source, "topic": topic, "exactly.once.support": "required"})
         reader.read(LINES)
         write_lines(source, LINES, 2 * LINES)
@@ -33,8 +33,7 @@ def test_connect_brings_every_line_of_a_file_once_though_its_worker_is_killed(se
         worker.create("sink", {**kind, "file": sink, "topics": topic})
         write_lines(source, 2 * LINES, 3 * LINES)
         written = reader.read(3 * LINES)
-        while sink.read_text().count("\n") < 3 * LINES if sink.exists() else True:
-            reader.read_until(lambda: True)
+        wait_until(lambda: sink.exists() and sink.read_text().count("\n") >= 3 * LINES)
         assert worker.state("source") == worker.state("sink") == ["RUNNING", "RUNNING"]
     reader.close()
     assert written == sink.read_text().splitlines() == [f"line {number}" for number in range(3 * LINES)]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
-def create(address: str, *topics: str, partitions: int = 2) -> None:
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for another process; a test that waits too long is ended by its timeout."""
+    while not is_so():
+        time.sleep(0.1)
+
+
+def create(address: str, *topics: str, partitions: int = 2, settings: Mapping[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": address})
-    for made in admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
+    for made in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings or {})) for topic in topics]).values():
         made.result()
 
 

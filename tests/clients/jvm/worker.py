@@ -32,6 +32,9 @@ _PROPERTIES = {
     "scheduled.rebalance.max.delay.ms": 0,
 }
 
+_NOT_YET = (404, 409, 503)
+"""It is not ready: it reads its topics, or a rebalance is under way."""
+
 
 class Worker:
     def __init__(self, port: int, log: Path) -> None:
@@ -48,7 +51,7 @@ class Worker:
                 with urllib.request.urlopen(request) as answer:
                     return json.loads(answer.read())
             except urllib.error.HTTPError as error:
-                if error.code not in (404, 409, 500, 503):
+                if error.code not in _NOT_YET:
                     raise AssertionError(f"{path}: {error.read().decode()}") from None
             except OSError:
                 pass  # it does not listen yet
