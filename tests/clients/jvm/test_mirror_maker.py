@@ -20,6 +20,7 @@ SETTINGS = {
     "topics": "orders|clicks",
     "groups": "billing",
     "sync.group.offsets.enabled": "true",
+    "offset.lag.max": 0,  # offsets are translated exactly, and not to at most 100 before
     "replication.factor": 1,
     "checkpoints.topic.replication.factor": 1,
     "heartbeats.topic.replication.factor": 1,
