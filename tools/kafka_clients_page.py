@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PAGE = Path("docs/reference/kafka-clients.md")
-TESTS = ("tests/clients/kafka", "tests/clients/jvm")
+TESTS = ("tests/clients/kafka", "tests/clients/jvm", "tests/clients/go")
 FEATURES = (
     "codecs",
     "keys, headers, nulls and times",
@@ -38,9 +38,17 @@ FEATURES = (
     "Kafka Streams: group.protocol=streams",
     "admin",
     "consume, transform, produce",
+    "copy topics and offsets between brokers",
 )
 CLIENTS = {  # name in the tests → the package whose version is told
     "Java": "",
+    "Kafka Streams": "",
+    "Kafka Connect": "",
+    "MirrorMaker 2": "",
+    "Spring": "",
+    "franz-go": "",
+    "sarama": "",
+    "kafka-go": "",
     "librdkafka": "confluent-kafka",
     "aiokafka": "aiokafka",
     "kafka-python": "kafka-python",
@@ -131,16 +139,25 @@ def _version(client: str) -> str:
         command = [shutil.which("kcat") or "kafkacat", "-V"]
         found = re.search(r"Version (\S+).*librdkafka (\S+)", subprocess.check_output(command, text=True))
         return f"{found[1]}, with librdkafka {found[2]}" if found else "unknown"
-    if client == "Java":
-        from tests.clients.jvm.maven import KAFKA, KAFKA_BEFORE
-
-        return f"kafka-clients {KAFKA} and {KAFKA_BEFORE}"
+    if client in ("Java", "Kafka Streams", "Kafka Connect", "MirrorMaker 2", "Spring"):
+        return _version_of_jars(client)
+    if client in ("franz-go", "sarama", "kafka-go"):
+        modules = Path("tests/clients/go/clients/go.mod").read_text()
+        found = re.search(rf"/{client} v(\S+)", modules)
+        return found[1] if found else "unknown"
     if client == "KafkaJS":
         from tests.clients.kafka.kafkajs import find_modules
 
         package = Path(find_modules() or "", "kafkajs", "package.json")
         return str(json.loads(package.read_text())["version"])
     return version(CLIENTS[client])
+
+
+def _version_of_jars(client: str) -> str:
+    from tests.clients.jvm.maven import KAFKA, KAFKA_BEFORE, SPRING_BOOT
+
+    own = {"Java": f"kafka-clients {KAFKA} and {KAFKA_BEFORE}", "Spring": f"Spring Boot {SPRING_BOOT}"}
+    return own.get(client, KAFKA)
 
 
 def _tests(passed: list[Cell]) -> Iterator[str]:

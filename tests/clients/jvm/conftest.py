@@ -52,3 +52,9 @@ def java(request) -> Java:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Java)
     return found
+
+
+@pytest.fixture(scope="session")
+def spring(tmp_path_factory) -> Java:
+    """An application of Spring Boot, with the version of the client that it brings along."""
+    return _programs(tmp_path_factory, f"spring-{maven.SPRING_BOOT}", "spring")

@@ -62,6 +62,7 @@ def mirrors(sites, kafka4: Java, tmp_path_factory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.shows("copy topics and offsets between brokers", client="MirrorMaker 2")
 def test_mirror_maker_copies_topics_in_both_directions_and_none_twice(sites, mirrors):
     west, east = sites
     write(west.address, "orders", (f"order {number}" for number in range(RECORDS)))
@@ -86,6 +87,7 @@ def committed(site: Server, topic: str) -> int:
     return offset
 
 
+@pytest.mark.shows("copy topics and offsets between brokers", client="MirrorMaker 2")
 def test_mirror_maker_translates_the_offsets_of_groups(sites, mirrors):
     west, east = sites
     consumer = Consumer({"bootstrap.servers": west.address, "group.id": "billing"})
@@ -94,6 +96,7 @@ def test_mirror_maker_translates_the_offsets_of_groups(sites, mirrors):
     wait_until(lambda: committed(east, "west.orders") == RECORDS)
 
 
+@pytest.mark.shows("copy topics and offsets between brokers", client="MirrorMaker 2")
 def test_mirror_maker_copies_the_settings_of_topics(sites, mirrors):
     _, east = sites
     wait_until(lambda: "west.orders" in topics_of(east))

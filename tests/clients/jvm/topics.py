@@ -17,7 +17,9 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 def create(address: str, *topics: str, partitions: int = 2, settings: Mapping[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": address})
-    for made in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings or {})) for topic in topics]).values():
+    for made in admin.create_topics(
+        [NewTopic(topic, partitions, 1, config=dict(settings or {})) for topic in topics]
+    ).values():
         made.result()
 
 

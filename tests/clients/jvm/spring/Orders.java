@@ -66,7 +66,7 @@ public class Orders {
         System.setProperty("orders", arguments[1]);
         Map<String, String> settings = Map.of(
             "spring.main.banner-mode", "off",
-            "logging.level.root", "error",
+            "logging.level.root", "off",
             "spring.kafka.consumer.auto-offset-reset", "earliest",
             "spring.kafka.consumer.isolation-level", "read_committed",
             "spring.kafka.producer.transaction-id-prefix", arguments[1] + "-");
