@@ -14,13 +14,11 @@ RECORDS = [
     "begins at 0, ends at 1002, time 500 is 500, partitions 1, listed true",
     "sought to 1000",
 ]
-GROUPS = [
+SHARED = [
     "alone: 4 partitions, 100 records",
     "together: 2 and 2 partitions, 200 records",
     "alone again: 4 partitions, 0 records twice",
     "goes on: 300 records, 0 twice",
-    "assigned: committed 7 seven",
-    "pattern: 4 partitions, 300 records",
 ]
 ABORTED = {  # what a producer gets for its commit and for a batch after the broker has aborted
     "kafka4": ["TransactionAbortableException", "TransactionAbortableException"],
@@ -41,14 +39,26 @@ def test_the_java_client_writes_with_every_codec_and_reads_by_offset_and_time(se
 @pytest.mark.parametrize("assignor", ["RangeAssignor", "CooperativeStickyAssignor"])
 def test_java_members_of_a_classic_group_share_partitions_and_go_on_where_they_committed(server, topic, java, assignor):
     strategy = f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{assignor}"
-    assert java.run("Groups", server.address, topic, "heartbeat.interval.ms=500", strategy) == GROUPS
+    assert java.run("Groups", server.address, topic, "share", "heartbeat.interval.ms=500", strategy) == SHARED
 
 
 @pytest.mark.shows("groups: group.protocol=consumer", client="Java")
 def test_java_members_of_a_group_of_the_new_protocol_share_partitions_and_go_on_where_they_committed(
     server, topic, kafka4
 ):
-    assert kafka4.run("Groups", server.address, topic, "group.protocol=consumer") == GROUPS
+    assert kafka4.run("Groups", server.address, topic, "share", "group.protocol=consumer") == SHARED
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_java_consumer_commits_for_a_group_without_being_a_member(server, topic, kafka4, protocol):
+    told = kafka4.run("Groups", server.address, topic, "assign", f"group.protocol={protocol}")
+    assert told == ["assigned: committed 7 seven"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_java_consumer_subscribes_by_a_pattern(server, topic, kafka4, protocol):
+    told = kafka4.run("Groups", server.address, topic, "pattern", f"group.protocol={protocol}")
+    assert told == ["pattern: 4 partitions, 100 records"]
 
 
 @pytest.mark.shows("transactions: commit and abort", client="Java")

@@ -1,5 +1,5 @@
 // Members of a consumer group come, share partitions, commit and leave. Arguments: address, a name for topic and group,
-// and the settings of the members as name=value, among them the group protocol.
+// what to do (share, assign or pattern), and the settings of the members as name=value, among them the group protocol.
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -28,13 +28,16 @@ public class Groups {
     public static void main(String[] arguments) throws Exception {
         address = arguments[0];
         String topic = arguments[1];
-        for (int index = 2; index < arguments.length; index++) {
+        for (int index = 3; index < arguments.length; index++) {
             settings.put(arguments[index].split("=")[0], arguments[index].split("=")[1]);
         }
         fill(topic);
-        share(topic);
-        commitWithoutMembership(topic);
-        subscribeByPattern(topic);
+        switch (arguments[2]) {
+            case "share" -> share(topic);
+            case "assign" -> commitWithoutMembership(topic);
+            case "pattern" -> subscribeByPattern(topic);
+            default -> throw new IllegalArgumentException(arguments[2]);
+        }
     }
 
     static void fill(String topic) throws Exception {
@@ -114,7 +117,7 @@ public class Groups {
         Set<Integer> read = new TreeSet<>();
         try (var member = member(topic + "-pattern")) {
             member.subscribe(Pattern.compile(topic + ".*"));
-            while (read.size() < 3 * PARTITIONS * PER_PARTITION) take(member, read, new ArrayList<>());
+            while (read.size() < PARTITIONS * PER_PARTITION) take(member, read, new ArrayList<>());
             System.out.println("pattern: " + member.assignment().size() + " partitions, " + read.size() + " records");
         }
     }
