@@ -30,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not isinstance(item, pytest.Function) or not any(map(item.path.is_relative_to, FOLDERS)):
             continue
         item.add_marker(pytest.mark.filterwarnings(LEFT_OPEN))
+        if item.path.parent.name in ("jvm", "go"):
+            item.add_marker(pytest.mark.timeout(400))  # the first run on a machine downloads and compiles
         for mark in item.iter_markers(CELL):
             client = mark.kwargs.get("client") or item.callspec.params[mark.kwargs["by"]]
             if client == "native":

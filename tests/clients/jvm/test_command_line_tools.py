@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from tests.clients.jvm import outcomes
 from tests.clients.jvm.command_line import COMMANDS, SCRIPTS
 from tests.clients.servers import FLYMQ, Server
@@ -13,7 +12,6 @@ def first_segment(server: Server, topic: str) -> str:
     return str(next(server.data_dir.glob(pattern), ""))
 
 
-@pytest.mark.timeout(300)
 def test_kafkas_command_line_tools_end_as_the_table_says(server, topic, kafka4, tmp_path):
     records = {"partitions": [{"topic": topic, "partition": 2, "offset": 1}], "version": 1}
     (tmp_path / "records.json").write_text(json.dumps(records))
