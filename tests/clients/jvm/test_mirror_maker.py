@@ -32,6 +32,7 @@ SETTINGS = {
     "offset.storage.partitions": 1,
     "status.storage.partitions": 1,
     "tasks.max": 1,
+    "scheduled.rebalance.max.delay.ms": 0,
     "refresh.topics.interval.seconds": 1,
     "refresh.groups.interval.seconds": 1,
     "sync.topic.configs.interval.seconds": 1,
