@@ -4,6 +4,7 @@ Every test that takes `server` runs on FlyMQ; with FLYMQ_TEST_KAFKA=1 also on Ap
 and must end the same way there.
 """
 
+import os
 from collections.abc import Iterator
 from itertools import count
 
@@ -58,3 +59,11 @@ def java(request) -> Java:
 def spring(tmp_path_factory) -> Java:
     """An application of Spring Boot, with the version of the client that it brings along."""
     return _programs(tmp_path_factory, f"spring-{maven.SPRING_BOOT}", "spring")
+
+
+@pytest.fixture(scope="session")
+def flink(tmp_path_factory) -> Java:
+    """A job of Flink in one process."""
+    if not os.environ.get("FLYMQ_TEST_HEAVY"):
+        pytest.skip("Flink is a download of 85 MB: FLYMQ_TEST_HEAVY=1 runs its test")
+    return _programs(tmp_path_factory, f"flink-{maven.FLINK}", "flink")

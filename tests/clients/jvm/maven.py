@@ -14,6 +14,7 @@ KAFKA = "4.3.1"
 KAFKA_BEFORE = "3.9.1"
 """The last one without an epoch for every transaction."""
 SPRING_BOOT = "4.0.0"
+FLINK = "2.0.0"
 
 SETS = {
     # Clients, command-line tools, Streams, Connect and MirrorMaker in one set: they share all but a few jars.
@@ -23,6 +24,12 @@ SETS = {
         "org.slf4j:slf4j-simple:1.7.36",
     ],
     f"clients-{KAFKA_BEFORE}": [f"org.apache.kafka:kafka-clients:{KAFKA_BEFORE}"],
+    f"flink-{FLINK}": [
+        f"org.apache.flink:flink-clients:{FLINK}",
+        f"org.apache.flink:flink-connector-base:{FLINK}",
+        "org.apache.flink:flink-connector-kafka:4.0.0-2.0",
+        "org.slf4j:slf4j-simple:1.7.36",
+    ],
     f"spring-{SPRING_BOOT}": [f"org.springframework.boot:spring-boot-starter-kafka:{SPRING_BOOT}"],
 }
 MISSING = "the JVM's Kafka clients cannot be had: they need a JDK (java, javac), and Maven that reaches its repository"
