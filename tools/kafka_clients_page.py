@@ -32,6 +32,7 @@ FEATURES = (
     "transactions: go on after the broker has aborted one",
     "transactions: go on after the broker was killed",
     "exactly once though broker and client are killed",
+    "exactly once though the client is killed",
     "groups: go on where they committed",
     "groups: members join and leave",
     "groups: group.protocol=consumer",

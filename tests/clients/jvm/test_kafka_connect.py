@@ -16,7 +16,7 @@ def write_lines(path: Path, start: int, end: int) -> None:
         file.writelines(f"line {number}\n" for number in range(start, end))
 
 
-@pytest.mark.shows("exactly once though broker and client are killed", client="Kafka Connect")
+@pytest.mark.shows("exactly once though the client is killed", client="Kafka Connect")
 @pytest.mark.shows("consume, transform, produce", client="Kafka Connect")
 def test_connect_brings_every_line_of_a_file_once_though_its_worker_is_killed(server, topic, kafka4, tmp_path):
     create(server.address, topic, partitions=1)

@@ -17,7 +17,7 @@ FASTER = (
 """So that the broker gives up on a killed process sooner than by default, after 10 and 45 s."""
 
 
-@pytest.mark.shows("exactly once though broker and client are killed", client="Kafka Streams")
+@pytest.mark.shows("exactly once though the client is killed", client="Kafka Streams")
 @pytest.mark.shows("consume, transform, produce", client="Kafka Streams")
 def test_kafka_streams_counts_every_word_once_though_it_is_killed_and_restored(server, topic, kafka4, tmp_path):
     create(server.address, f"{topic}-lines", f"{topic}-counts")
