@@ -7,13 +7,9 @@ import urllib.request
 from importlib import import_module
 from typing import Any
 
-import pytest
 from confluent_kafka import Consumer, Producer
 from kio.schema.errors import ErrorCode
-from tests.clients.kafka import java
 from tests.clients.kafka.raw import RawKafka
-
-from flymq import FlyMQClient
 
 CLIENT_METRICS = 16
 SET, DELETE = 0, 1
@@ -93,32 +89,3 @@ def test_librdkafka_pushes_its_metrics_until_it_closes(broker, topic):
     assert topic in subscriptions(broker.port)
     alter(broker.port, topic, {"metrics": None, "interval.ms": None, "match": None})
     assert topic not in subscriptions(broker.port)
-
-
-def test_the_java_client_subscribes_and_pushes_metrics(broker, topic):
-    jars = java.find_jars("4.3.1")
-    if jars is None:
-        pytest.skip(java.MISSING)
-    with FlyMQClient(broker.address) as client:
-        client.create_topic(topic, partitions=1)
-    program = java.start(jars, "ClientMetrics", broker.address, topic)
-    assert program.stdin is not None
-    assert program.stdout is not None
-    told = list(itertools.takewhile(lambda line: line != "pushing\n", program.stdout))
-    assert [line.partition("=")[0] for line in told] == ["interval.ms", "match", "metrics"]
-    who = f'client_id="java-{topic}"'
-    text = wait_for(
-        broker.address,
-        rf"kafka_client_producer_\w*record_send_total\{{{who}\S* 1",
-        rf"kafka_client_consumer_fetch_manager_\w*lag\w*\{{{who}\S*topic=\"{topic}\"",
-        rf"kafka_client_consumer_fetch_manager_\w+\{{\S*group_id=\"readers-of-{topic}\"",
-    )
-    check_types(text)
-    assert not re.search(rf"kafka_client_consumer_coordinator\w*\{{{who}", text), "nobody subscribes to it"
-    program.stdin.write("\n")
-    program.stdin.flush()
-    instances = [line.strip() for line in program.stdout]
-    assert len(instances) == 2
-    program.stdin.close()
-    program.stdout.close()
-    assert program.wait() == 0

@@ -1,21 +1,20 @@
-"""Kafka Streams with `group.protocol=streams` (KIP-1071), exactly once. Skipped where Java or its jars are missing."""
+"""Kafka Streams with `group.protocol=streams` (KIP-1071), exactly once."""
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.clients.kafka import java
 from tests.clients.kafka.peers import WAIT_S
 
 from flymq import FlyMQClient
 from flymq.testing import running_broker
 
-VERSION = "4.3.1"
 QUICK = {
     "groups.consumer_heartbeat_ms": 100,
     "groups.consumer_session_timeout_ms": 5_000,
@@ -26,9 +25,8 @@ QUICK = {
 class Instance:
     """One process of the application."""
 
-    def __init__(self, jars: Path, address: str, topic: str, folder: Path) -> None:
-        folder.mkdir()
-        self._program = java.start(jars, "StreamsCount", address, topic, str(folder))
+    def __init__(self, program: subprocess.Popen[str]) -> None:
+        self._program = program
 
     def ask(self) -> tuple[str, int, int, str]:
         """Return its state, its active and standby tasks, and how Admin sees the group."""
@@ -43,12 +41,10 @@ class Instance:
 
     def kill(self) -> None:
         self._program.kill()
-        self._program.communicate()
 
     def quit(self) -> int:
-        with self._program as program:
-            program.communicate("quit\n")
-        return program.returncode
+        self._program.communicate("quit\n")
+        return self._program.returncode
 
 
 def wait_for(*instances: Instance, active: int, standby: int, members: int) -> None:
@@ -88,11 +84,8 @@ def read_counts(consumer: confluent_kafka.Consumer, counts: Counter[str], total:
 @pytest.mark.timeout(400)  # two Java programs start, on a busy machine too
 @pytest.mark.shows("Kafka Streams: group.protocol=streams", client="Java")
 def test_an_application_of_kafka_streams_counts_every_word_once_while_its_instances_come_and_are_killed(
-    address, tmp_path
+    address, kafka4, tmp_path
 ):
-    jars = java.find_jars(VERSION, "kafka-streams")
-    if jars is None:
-        pytest.skip(java.MISSING)
     topic = "words"
     admin = AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([NewTopic(name, 2, 1) for name in (topic, f"{topic}-counted")]).values():
@@ -101,20 +94,25 @@ def test_an_application_of_kafka_streams_counts_every_word_once_while_its_instan
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, **settings})
     consumer.subscribe([f"{topic}-counted"])
     counts: Counter[str] = Counter()
-    first = Instance(jars, address, topic, tmp_path / "first")
-    write(address, topic)
-    read_counts(consumer, counts, 400)
-    wait_for(first, active=4, standby=0, members=2)
-    second = Instance(jars, address, topic, tmp_path / "second")
-    wait_for(first, second, active=2, standby=2, members=4)
-    write(address, topic)
-    read_counts(consumer, counts, 800)
-    first.kill()
-    write(address, topic)
-    wait_for(second, active=4, standby=0, members=2)
-    read_counts(consumer, counts, 1200)
-    consumer.close()
-    assert second.quit() == 0
+    with ExitStack() as stack:
+
+        def start(name: str) -> Instance:
+            return Instance(stack.enter_context(kafka4.start("StreamsCount", address, topic, tmp_path / name)))
+
+        first = start("first")
+        write(address, topic)
+        read_counts(consumer, counts, 400)
+        wait_for(first, active=4, standby=0, members=2)
+        second = start("second")
+        wait_for(first, second, active=2, standby=2, members=4)
+        write(address, topic)
+        read_counts(consumer, counts, 800)
+        first.kill()
+        write(address, topic)
+        wait_for(second, active=4, standby=0, members=2)
+        read_counts(consumer, counts, 1200)
+        consumer.close()
+        assert second.quit() == 0
     with FlyMQClient(address) as client:
         assert client.admin.describe_group(topic).state == "empty"
     assert sorted(name for name in admin.list_topics(timeout=WAIT_S).topics if name.startswith(f"{topic}-")) == [

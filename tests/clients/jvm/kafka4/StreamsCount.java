@@ -11,6 +11,7 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.Stores;
 
 /** Counts words, as an application of Kafka Streams with two threads. Prints its tasks when asked, and what Admin sees. */
 public class StreamsCount {
@@ -27,7 +28,7 @@ public class StreamsCount {
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(topic, Consumed.with(Serdes.String(), Serdes.String()))
             .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()))
-            .count(Materialized.as("counts"))
+            .count(Materialized.as(Stores.inMemoryKeyValueStore("counts")))
             .toStream()
             .mapValues(count -> Long.toString(count))
             .to(topic + "-counted", Produced.with(Serdes.String(), Serdes.String()));
