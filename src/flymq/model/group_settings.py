@@ -10,6 +10,7 @@ from flymq.model.typed_settings import SettingType, TypedSetting, by_name
 
 CONSUMER_SESSION_TIMEOUT = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT = "consumer.heartbeat.interval.ms"
+STREAMS_STANDBY_REPLICAS = "streams.num.standby.replicas"
 
 _TIMEOUT_MS_MIN = 1_000
 _HEARTBEAT_MS_MIN = 10
@@ -50,7 +51,7 @@ GROUP_SETTINGS = by_name(
             "How long a new streams group waits for more members before its first rebalance.",
         ),
         TypedSetting(
-            "streams.num.standby.replicas",
+            STREAMS_STANDBY_REPLICAS,
             SettingType.INT,
             "0",
             "Number of standby replicas of each task of the group.",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.group_limits import limits_of
 from flymq.broker.coordinators.state_log import StateLog
 from flymq.broker.safety import Safe
-from flymq.cluster.catalog import Scope
 from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
 from flymq.coordination.entries import Entry
@@ -23,7 +23,6 @@ from flymq.coordination.subscriptions import encode_assignment, parse_subscripti
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy, new_id
 from flymq.model.errors import InvalidRequest, MemberIdRequired, RebalanceInProgress
-from flymq.model.group_settings import CONSUMER_HEARTBEAT, CONSUMER_SESSION_TIMEOUT
 from flymq.model.names import TopicPartition
 
 
@@ -72,15 +71,7 @@ class ConsumerGroups:
         self._deadlines.close()
 
     def limits_of(self, name: str) -> GroupLimits:
-        """Return the limits of a group, which may have settings of its own."""
-        own = self._image.settings_of(Scope.GROUP, name)
-        if not own:
-            return self.limits
-        return replace(
-            self.limits,
-            consumer_session_timeout_ms=int(own.get(CONSUMER_SESSION_TIMEOUT, self.limits.consumer_session_timeout_ms)),
-            consumer_heartbeat_ms=int(own.get(CONSUMER_HEARTBEAT, self.limits.consumer_heartbeat_ms)),
-        )
+        return limits_of(self.limits, self._image, name, type_="consumer")
 
     def heartbeat(self, name: str, beat: Heartbeat) -> tuple[Place, Safe]:
         """Process a heartbeat, by which a member joins, stays, changes or leaves."""

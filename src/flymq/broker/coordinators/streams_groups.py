@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.group_limits import limits_of
 from flymq.broker.coordinators.state_log import StateLog
 from flymq.broker.safety import Safe
 from flymq.cluster.image import Image
@@ -41,6 +42,8 @@ class StreamsPlace:
     """Internal topics that have to be created."""
     endpoint_epoch: int = 0
     endpoints: Sequence[Endpoint] | None = None
+    heartbeat_ms: int = 0
+    """The heartbeat interval of the group."""
 
 
 class StreamsGroups:
@@ -76,11 +79,13 @@ class StreamsGroups:
             self._write(name, entries)
         group = table.get(name)
         assert isinstance(group, StreamsGroup)
+        group.limits = limits_of(self.limits, self._image, name, type_="streams")
         if beat.shuts_down:
             group.shut_down_by = group.shut_down_by or beat.member_id
         if beat.epoch == LEAVES:
             self._remove(group, [beat.member_id])
-            return StreamsPlace(beat.member_id, beat.epoch), self._safe(name)
+            left = StreamsPlace(beat.member_id, beat.epoch, heartbeat_ms=group.limits.consumer_heartbeat_ms)
+            return left, self._safe(name)
         return self._stay(group, beat), self._safe(name)
 
     def _stay(self, group: StreamsGroup, beat: StreamsHeartbeat) -> StreamsPlace:
@@ -106,6 +111,7 @@ class StreamsGroups:
             group.configured.missing,
             group.endpoint_epoch,
             None if beat.endpoint_epoch == group.endpoint_epoch else self._endpoints(group),
+            group.limits.consumer_heartbeat_ms,
         )
 
     def topic_changed(self, group: StreamsGroup, topic: str) -> None:

@@ -13,6 +13,7 @@ from flymq.wire.kafka.messages.update_features import (
 
 FEATURES = {
     "group.version": 1,  # KIP-848: groups with group.protocol=consumer
+    "streams.version": 1,  # KIP-1071: groups with group.protocol=streams
     "transaction.version": 2,  # KIP-890: an epoch for every transaction; clients rely on it
 }
 """Each feature is supported from level 0 to this one, and has this level."""

@@ -53,7 +53,7 @@ def heartbeat(
         return Response(error_code=code, error_message=error.message, member_id=request.member_id, status=[])
     if place.missing:
         return _create_and_respond(connection, request.group_id, beat, place)
-    response = _respond(connection, place)
+    response = _respond(place)
     return response if safe is None else AnswerLater(safe, lambda _: response)
 
 
@@ -73,7 +73,7 @@ async def _create_and_respond(
         found, safe = connection.service.groups.streams_beat(connection.caller, group, again)
         place = replace(found, tasks=place.tasks if found.tasks is None else found.tasks)
     await wait_safe(safe)
-    response = _respond(connection, place)
+    response = _respond(place)
     for status in response.status or ():
         if failures and status.status_code == Status.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; creation failed: {'; '.join(failures)}"
@@ -88,7 +88,7 @@ async def _create(connection: KafkaConnection, topic: InternalTopicValue) -> Non
             topic.name,
             partitions=topic.partitions,
             replication_factor=max(0, topic.replication_factor),  # -1 also means the default
-            settings=with_kafka_defaults(topics.defaults, to_flymq(dict(topic.settings))),
+            settings=with_kafka_defaults(to_flymq(dict(topic.settings))),
         )
     except TopicExists:  # another member was faster
         return
@@ -160,12 +160,12 @@ def _pick(names: Sequence[str], numbers: Collection[int]) -> Iterable[str]:
 # --- write responses ------------------------------------------------------------------------------------------------
 
 
-def _respond(connection: KafkaConnection, place: StreamsPlace) -> Response:
+def _respond(place: StreamsPlace) -> Response:
     tasks = place.tasks
     return Response(
         member_id=place.member_id,
         member_epoch=place.epoch,
-        heartbeat_interval_ms=connection.service.groups.beat_interval_ms,
+        heartbeat_interval_ms=place.heartbeat_ms,
         acceptable_recovery_lag=_LAG_MAX,
         task_offset_interval_ms=_OFFSETS_INTERVAL_MS,
         status=[wire.Status(status, detail) for status, detail in place.statuses],
