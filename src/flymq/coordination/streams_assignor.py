@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 
 from flymq.coordination.entries import StreamsMemberValue, TaskId, TasksValue
 
@@ -55,6 +56,7 @@ class _Work:
             self._active.update(dict.fromkeys(members[name].target.active, name))
             for task in members[name].target.standby:
                 self._standby.setdefault(task, []).append(name)
+        self._full = 0  # members that have as many active tasks as the quota
         self._has: dict[str, set[TaskId]] = {load.process: set() for load in self.loads.values()}
 
     def assign_active(self, tasks: list[TaskId]) -> None:
@@ -65,13 +67,28 @@ class _Work:
         for keepers in ({task: [name] for task, name in self._active.items()}, self._standby):
             tasks, left = left, []
             for task in tasks:
-                keeper = next((name for name in keepers.get(task, ()) if self._has_room(name, quota, full_max)), None)
+                keeper = next((name for name in keepers.get(task, ()) if self._takes(name, quota, full_max)), None)
                 if keeper is None:
                     left.append(task)
                 else:
                     self._add(keeper, task, is_active=True)
-        for task in sorted(left):
-            self._add(self._lightest(self.loads), task, is_active=True)
+        self._spread(sorted(left))
+
+    def _spread(self, tasks: list[TaskId]) -> None:
+        """Give each task to the process with the fewest per thread, and there to the thread with the fewest."""
+        threads: dict[str, list[tuple[int, str]]] = {}
+        for name, load in self.loads.items():
+            threads.setdefault(load.process, []).append((load.size, name))
+        processes = [(sum(size for size, _ in each) / len(each), process) for process, each in threads.items()]
+        heapify(processes)
+        for each in threads.values():
+            heapify(each)
+        for task in tasks:
+            share, process = processes[0]
+            size, name = threads[process][0]
+            self._add(name, task, is_active=True)
+            heapreplace(threads[process], (size + 1, name))
+            heapreplace(processes, (share + 1 / len(threads[process]), process))
 
     def assign_standby(self, tasks: list[TaskId]) -> None:
         """Give every task one more standby, if there is another process for it."""
@@ -90,12 +107,14 @@ class _Work:
             if free:
                 self._add(self._lightest(free), task, is_active=False)
 
-    def _has_room(self, name: str, quota: int, full_max: int) -> bool:
+    def _takes(self, name: str, quota: int, full_max: int) -> bool:
         size = len(self.loads[name].active)
         if size + 1 < quota:
             return True
-        is_last = size + 1 == quota
-        return is_last and sum(len(load.active) >= quota for load in self.loads.values()) < full_max
+        if size + 1 > quota or self._full >= full_max:
+            return False
+        self._full += 1  # it takes the task
+        return True
 
     def _is_free(self, name: str, task: TaskId) -> bool:
         return task not in self._has[self.loads[name].process]

@@ -11,6 +11,7 @@ follows from the topics that are there:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -111,18 +112,21 @@ def _count_repartitions(subtopologies: tuple[SubtopologyValue, ...], existing: M
     counts = {topic: existing[topic] for each in subtopologies for topic in each.sources}
     for topic in (topic for each in subtopologies for topic in each.repartition_sources if topic.partitions):
         counts[topic.name] = topic.partitions
-    while True:
-        open_ = [(each, sink) for each in subtopologies for sink in each.repartition_sinks if sink not in counts]
-        known = {
-            sink: max(counts[topic] for topic in each.topics if topic in counts)
-            for each, sink in open_
-            if any(topic in counts for topic in each.topics)
-        }
-        if open_ and not known:
-            raise InvalidTopology("the numbers of partitions of repartition topics depend on each other in a loop")
-        if not open_:
-            return counts
-        counts.update(known)
+    readers: dict[str, list[SubtopologyValue]] = {}
+    for each in subtopologies:
+        for name in each.topics:
+            readers.setdefault(name, []).append(each)
+    due = deque(each for each in subtopologies if any(name in counts for name in each.topics))
+    while due:  # each repartition topic gets its number once, so this ends
+        each = due.popleft()
+        size = max(counts[name] for name in each.topics if name in counts)
+        for sink in each.repartition_sinks:
+            if sink not in counts:
+                counts[sink] = size
+                due.extend(readers.get(sink, ()))
+    if any(name not in counts for name in readers):
+        raise InvalidTopology("the numbers of partitions of repartition topics depend on each other in a loop")
+    return counts
 
 
 def _internal_topics(

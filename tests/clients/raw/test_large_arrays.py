@@ -108,6 +108,7 @@ KAFKA: dict[Api, Layout] = {
     Api.DESCRIBE_TRANSACTIONS: (0, b"\0", lambda count: compact(count, b"\2x"), 2, b"\0"),
     Api.LIST_TRANSACTIONS: (0, b"\0\1", lambda count: compact(count, bytes(8)), 8, b"\0"),
     Api.CONSUMER_GROUP_DESCRIBE: (0, b"\0", lambda count: compact(count, b"\2g"), 2, b"\0\0"),
+    Api.STREAMS_GROUP_DESCRIBE: (0, b"\0", lambda count: compact(count, b"\2g"), 2, b"\0\0"),
     Api.DESCRIBE_TOPIC_PARTITIONS: (0, b"\0", lambda count: compact(count, b"\2t\0"), 3, pack(">ibb", 2000, -1, 0)),
 }
 

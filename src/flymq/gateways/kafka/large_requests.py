@@ -33,6 +33,7 @@ SPLITS: dict[int, Split] = {
     Api.DESCRIBE_GROUPS: Split(("groups",), ("groups",)),
     Api.DELETE_GROUPS: Split(("groups_names",), ("results",)),
     Api.CONSUMER_GROUP_DESCRIBE: Split(("group_ids",), ("groups",)),
+    Api.STREAMS_GROUP_DESCRIBE: Split(("group_ids",), ("groups",)),
     Api.LEAVE_GROUP: Split(("members",), ("members",)),
     Api.OFFSET_DELETE: _BY_PARTITION,
     Api.DESCRIBE_CONFIGS: Split(("resources",), ("results",)),
