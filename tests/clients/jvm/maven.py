@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -52,25 +53,35 @@ _EXCLUSION = "<exclusion><groupId>*</groupId><artifactId>{}</artifactId></exclus
 
 def find_classpath(name: str) -> str | None:
     """Return the class path of a set; None where it cannot be had. The first call of a machine downloads it."""
-    maven = shutil.which("mvn")
     if shutil.which("java") is None or shutil.which("javac") is None:
         return None
-    pom_text = _pom(name)
-    known = CACHE / f"{name}-{zlib.crc32(pom_text.encode()):08x}.classpath"
-    if known.is_file() and all(Path(jar).is_file() for jar in known.read_text().split(os.pathsep)):
-        return known.read_text()
-    if maven is None:
-        return None
+    pom = _pom(name)
+    known = CACHE / f"{name}-{zlib.crc32(pom.encode()):08x}.classpath"
     CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-        pom, target = Path(scratch, "pom.xml"), Path(scratch, "classpath")
-        pom.write_text(pom_text)
-        goal = ["dependency:build-classpath", "-DincludeScope=runtime", f"-Dmdep.outputFile={target}"]
-        command = [maven, "--quiet", "--batch-mode", f"--file={pom}", *goal]
-        if subprocess.run(command, capture_output=True, timeout=300, check=False).returncode != 0:
+    with (CACHE / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's repository is not made for two at a time
+        if not _is_complete(known) and not _resolve(pom, known):
             return None
-        target.replace(known)
     return known.read_text()
+
+
+def _is_complete(known: Path) -> bool:
+    return known.is_file() and all(Path(jar).is_file() for jar in known.read_text().split(os.pathsep))
+
+
+def _resolve(pom: str, known: Path) -> bool:
+    maven = shutil.which("mvn")
+    if maven is None:
+        return False
+    with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+        file, target = Path(scratch, "pom.xml"), Path(scratch, "classpath")
+        file.write_text(pom)
+        goal = ["dependency:build-classpath", "-DincludeScope=runtime", f"-Dmdep.outputFile={target}"]
+        command = [maven, "--quiet", "--batch-mode", f"--file={file}", *goal]
+        if subprocess.run(command, capture_output=True, timeout=300, check=False).returncode != 0:
+            return False
+        target.replace(known)
+    return True
 
 
 def _pom(name: str) -> str:
