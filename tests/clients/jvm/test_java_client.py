@@ -55,10 +55,7 @@ def test_a_java_consumer_commits_for_a_group_without_being_a_member(server, topi
     assert told == ["assigned: committed 7 seven"]
 
 
-refused = pytest.mark.xfail(strict=False, reason="a member whose pattern matches nothing yet is refused")
-
-
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=refused)])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_java_consumer_subscribes_by_a_pattern(server, topic, kafka4, protocol):
     told = kafka4.run("Groups", server.address, topic, "pattern", f"group.protocol={protocol}")
     assert told == ["pattern: 4 partitions, 100 records"]
