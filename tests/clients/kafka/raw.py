@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import socket
 from struct import Struct
-from typing import Any
+from typing import Any, Self
 
 from kio.serial import entity_reader, entity_writer
 
@@ -17,7 +17,7 @@ class RawKafka:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         self._correlation_id = 0
 
-    def __enter__(self) -> RawKafka:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

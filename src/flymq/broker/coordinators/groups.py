@@ -225,6 +225,14 @@ class Groups:
             return
         group.heartbeat(member.member_id, member.generation, self._clock.monotonic_s(), instance=member.instance)
 
+    def session_timeout_ms(self, name: str, member_id: str) -> int:
+        """Return the session timeout of a classic member."""
+        group = self._find(name, member_id)
+        if isinstance(group, ConsumerGroup):
+            classic = group.members[member_id].value.classic
+            return group.limits.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        return group.members[member_id].value.session_timeout_ms
+
     def leave(self, name: str, member_id: str, *, instance: str = "") -> None:
         """Remove a member."""
         group = self._find(name, member_id)

@@ -217,6 +217,11 @@ class Groups:
         self._check_read(caller, group)
         self._coordinator.heartbeat(group, member)
 
+    def session_timeout_ms(self, caller: Caller, group: str, member_id: str) -> int:
+        """Return the session timeout of a classic member."""
+        self._check_read(caller, group)
+        return self._coordinator.session_timeout_ms(group, member_id)
+
     def leave(self, caller: Caller, group: str, member_id: str, *, instance: str = "") -> None:
         self._check_read(caller, group)
         self._coordinator.leave(group, member_id, instance=instance)

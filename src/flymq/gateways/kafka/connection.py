@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flymq.broker.access.login import Login
 from flymq.broker.service.records import PendingFetch, Slice
@@ -30,6 +30,9 @@ from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import encode_response, messages_of, parse_request
 from flymq.wire.kafka.framing import RequestCutter, RequestHead, parse_client_id, parse_head
 from flymq.wire.kafka.old_produce import OLD_PRODUCE, refuse_old_produce
+
+if TYPE_CHECKING:
+    from flymq.gateways.kafka.waiting_heartbeats import WaitingHeartbeat
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class KafkaConnection(FramedConnection[memoryview]):
         self.fetch_session: FetchSession | None = None
         self.software = ("", "")
         """Name and version of the client library, as it says."""
+        self.waiting_heartbeat: WaitingHeartbeat | None = None
         self._handlers = handlers
         self._turns: deque[_Turn] = deque()
 
@@ -95,6 +99,8 @@ class KafkaConnection(FramedConnection[memoryview]):
         self.gather()
         try:
             for request in requests:
+                if self.waiting_heartbeat is not None:
+                    self.waiting_heartbeat.finish()  # the answers behind it must not wait
                 self._serve(request)
                 if self.must_stop or clock() > ends_s:
                     self.leave_rest(requests)

@@ -6,6 +6,7 @@ from flymq.broker.service.groups import Committer, Join, Joined
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.waiting_heartbeats import WaitingHeartbeat, may_wait
 from flymq.model.errors import FlyMQError, MemberIdRequired
 from flymq.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from flymq.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -75,10 +76,22 @@ def _synced(request: SyncGroupRequest, kind: str, protocol: str, assignment: byt
     return SyncGroupResponse(protocol_type=kind, protocol_name=protocol, assignment=assignment)
 
 
-def heartbeat(connection: KafkaConnection, request: HeartbeatRequest, _version: int) -> HeartbeatResponse:
+def heartbeat(connection: KafkaConnection, request: HeartbeatRequest, _version: int) -> HeartbeatResponse | AnswerLater:
     member = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
-    connection.service.groups.heartbeat(connection.caller, request.group_id, member)
-    return HeartbeatResponse()
+    groups, caller, group = connection.service.groups, connection.caller, request.group_id
+    groups.heartbeat(caller, group, member)
+    if not may_wait(connection):
+        return HeartbeatResponse()
+
+    def answer(has_changed: bool) -> HeartbeatResponse:
+        try:
+            if has_changed:
+                groups.heartbeat(caller, group, member)
+        except FlyMQError as error:
+            return HeartbeatResponse(error_code=code_of(error))
+        return HeartbeatResponse()
+
+    return AnswerLater(WaitingHeartbeat(connection, group, request.member_id), answer)
 
 
 def leave_group(connection: KafkaConnection, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
