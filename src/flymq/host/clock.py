@@ -6,6 +6,9 @@ import time
 from typing import Protocol
 
 
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # on macOS the latter goes on in sleep
+
+
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Milliseconds since 1970, as in records. May jump."""
@@ -13,12 +16,18 @@ class Clock(Protocol):
     def monotonic_s(self) -> float:
         """Seconds since an arbitrary start. Never goes back."""
 
+    def boottime_s(self) -> float:
+        """The same, and it goes on while the machine is suspended: for what expires elsewhere meanwhile."""
+
 
 class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     monotonic_s = staticmethod(time.monotonic)  # called twice per request
+
+    def boottime_s(self) -> float:
+        return time.clock_gettime(_BOOTTIME)
 
 
 class ManualClock:
@@ -32,6 +41,9 @@ class ManualClock:
         return self._now_ms
 
     def monotonic_s(self) -> float:
+        return self._monotonic_s
+
+    def boottime_s(self) -> float:
         return self._monotonic_s
 
     def leap(self, *, ms: int) -> None:

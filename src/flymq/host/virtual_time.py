@@ -128,6 +128,9 @@ class LoopClock(Clock):
     def monotonic_s(self) -> float:
         return self._loop.time()
 
+    def boottime_s(self) -> float:
+        return self._loop.time()
+
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to completion in virtual time. Fails if there was an exception without a receiver."""

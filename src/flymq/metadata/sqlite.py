@@ -403,6 +403,10 @@ class SqliteSession:
     def has_ended(self) -> bool:
         return self._ended.is_set()
 
+    @property
+    def is_valid(self) -> bool:
+        return not self.has_ended  # the store is in this process
+
     async def wait_ended(self) -> None:
         await self._ended.wait()
 

@@ -237,10 +237,19 @@ class Session(Protocol):
         """The lease for `Put`; if the session has ended, the whole txn raises `SessionEnded`."""
 
     @property
-    def has_ended(self) -> bool: ...
+    def has_ended(self) -> bool:
+        """Whether the session is known to have ended."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the store certainly has not expired the session yet. False is doubt, and not the end.
+
+        Decided on this machine's clock alone, so also while the store cannot be reached. Only a bound on how stale a
+        decision may be; what must be safe is compared in a txn.
+        """
 
     async def wait_ended(self) -> None:
-        """Return once the session has ended, by `close` or because the store expired it."""
+        """Return once the session is known to have ended, by `close` or because the store expired it."""
 
     async def close(self) -> None:
         """End the session now. Idempotent."""
@@ -267,7 +276,8 @@ class MetadataStore(Protocol):
         """
 
     async def session(self, ttl_s: int) -> Session:
-        """Open a session. It expires about `ttl_s` seconds after its owner has died."""
+        """Open a session, which is kept alive until it is closed. It expires about `ttl_s` seconds after its owner has
+        died, or has lost the connection to the store; an engine may have a minimum of a few seconds."""
 
     async def close(self) -> None:
         """End all sessions and watches, and close the store. Idempotent."""

@@ -48,6 +48,9 @@ class SteadyClock:
     def monotonic_s(self) -> float:
         return self._clock.monotonic_s()
 
+    def boottime_s(self) -> float:
+        return self._clock.boottime_s()
+
     @property
     def leap_ms(self) -> int:
         """How far the wall clock is ahead of this one; 0 if it is trusted."""

@@ -322,8 +322,10 @@ async def test_the_keys_of_a_session_go_together_when_it_ends(store: MetadataSto
         success=[Put("b/1", b"", session.lease), Put("b/2", b"", session.lease), Put("b/3", b"", other.lease)]
     )
     await put(store, "stays")
+    assert session.is_valid
     await session.close()
     assert session.has_ended
+    assert not session.is_valid
     await session.wait_ended()
     assert not other.has_ended
     assert await keys(store) == ["b/3", "stays"]
