@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # on macOS the latter goes on in sleep
 
 

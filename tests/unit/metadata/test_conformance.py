@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.etcd_process import shared_etcd
 
 from flymq.host.disk import SystemDisk
+from flymq.host.host import system_host
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.metadata.etcd.config import EtcdConfig, parse_endpoints
+from flymq.metadata.etcd.store import EtcdMetadataStore
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import (
     NO_LEASE,
@@ -38,7 +45,7 @@ from flymq.model.errors import InvalidTxn, MetadataUnavailable, RevisionCompacte
 
 
 class Engine(NamedTuple):
-    open: Callable[[Path], MetadataStore]
+    open: Callable[[Path], AbstractAsyncContextManager[MetadataStore]]
     forget: Callable[[MetadataStore], Awaitable[None]]
     """Make the store forget the changes up to now."""
 
@@ -51,22 +58,37 @@ async def write_more_than_the_history_holds(store: MetadataStore) -> None:
 DATA = Path("/data")
 
 
-def simulated_disk() -> SimulatedDisk:
+@asynccontextmanager
+async def sqlite_in_a_file(directory: Path) -> AsyncIterator[MetadataStore]:
+    yield SqliteMetadataStore.open(SystemDisk(), directory / "metadata.db", history_bytes_max=10_000)
+
+
+@asynccontextmanager
+async def sqlite_on_a_simulated_disk(directory: Path) -> AsyncIterator[MetadataStore]:
     disk = SimulatedDisk()
     disk.make_directory(DATA)
-    return disk
+    yield SqliteMetadataStore.open(disk, DATA / "metadata.db", history_bytes_max=10_000)
+
+
+@asynccontextmanager
+async def etcd(directory: Path) -> AsyncIterator[MetadataStore]:
+    """A prefix of its own in an etcd that all tests of this process share."""
+    config = EtcdConfig(parse_endpoints(shared_etcd().client_url), f"/flymq/{directory.name}-{next(numbers)}/")
+    yield await EtcdMetadataStore.open(system_host(), config)
+
+
+async def compact(store: MetadataStore) -> None:
+    await store.txn(success=[Put("elsewhere", b"")])
+    latest = await store.txn(success=[Delete("elsewhere")])
+    shared_etcd().call("/v3/kv/compaction", {"revision": latest.revision})
 
 
 ENGINES = {
-    "sqlite in a file": Engine(
-        lambda directory: SqliteMetadataStore.open(SystemDisk(), directory / "metadata.db", history_bytes_max=10_000),
-        write_more_than_the_history_holds,
-    ),
-    "sqlite on a simulated disk": Engine(
-        lambda directory: SqliteMetadataStore.open(simulated_disk(), DATA / "metadata.db", history_bytes_max=10_000),
-        write_more_than_the_history_holds,
-    ),
+    "sqlite in a file": Engine(sqlite_in_a_file, write_more_than_the_history_holds),
+    "sqlite on a simulated disk": Engine(sqlite_on_a_simulated_disk, write_more_than_the_history_holds),
+    "etcd": Engine(etcd, compact),
 }
+numbers = count()
 
 
 @pytest.fixture(params=ENGINES.values(), ids=list(ENGINES))
@@ -77,9 +99,9 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture
 async def store(engine: Engine, tmp_path: Path) -> AsyncIterator[MetadataStore]:
-    store = engine.open(tmp_path)
-    yield store
-    await store.close()
+    async with engine.open(tmp_path) as store:
+        yield store
+        await store.close()
 
 
 async def get(store: MetadataStore, key: str) -> KeyValue | None:
@@ -259,13 +281,13 @@ async def test_a_watch_from_a_forgotten_revision_says_so(engine: Engine, store: 
         await anext(store.watch("", from_revision=revision))
 
 
-async def test_a_watch_that_falls_behind_what_is_kept_says_so(engine: Engine, store: MetadataStore) -> None:
+async def test_a_slow_watch_leaves_nothing_out_or_says_so(engine: Engine, store: MetadataStore) -> None:
     watch = store.watch("", from_revision=await put(store, "a"))
     await anext(watch)
-    await put(store, "missed")
+    written = await put(store, "perhaps missed")
     await engine.forget(store)
-    with pytest.raises(RevisionCompacted):
-        await anext(watch)
+    with contextlib.suppress(RevisionCompacted):  # unless it was on its way here already
+        assert (await anext(watch)).revision == written
 
 
 async def test_a_watch_ends_when_the_store_is_closed(store: MetadataStore) -> None:

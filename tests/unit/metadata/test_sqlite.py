@@ -149,6 +149,17 @@ async def test_watchers_see_a_change_when_it_is_on_the_disk() -> None:
     await store.close()
 
 
+async def test_a_watch_that_falls_behind_what_is_kept_says_so(tmp_path: Path) -> None:
+    store = SqliteMetadataStore.open(SystemDisk(), tmp_path / "metadata.db", history_bytes_max=10_000)
+    watch = store.watch("", from_revision=(await store.txn(success=[Put("a", b"")])).revision)
+    await anext(watch)
+    await store.txn(success=[Put("missed", b"")])
+    await store.txn(success=[Put("large", bytes(20_000))])
+    with pytest.raises(RevisionCompacted):
+        await anext(watch)
+    await store.close()
+
+
 async def test_a_change_is_made_even_if_its_caller_does_not_wait_for_it() -> None:
     disk, path = SimulatedDisk(), Path("/data/metadata.db")
     disk.make_directory(path.parent)

@@ -41,6 +41,20 @@ class SessionEnded(MetadataError):
     hint = "Open a new session and write its keys again."
 
 
+class MetadataRefused(MetadataError):
+    """The metadata store refuses the request."""
+
+    code = "METADATA_REFUSED"
+    hint = "The message has the store's reason: check user, password and permissions, or the store's disk quota."
+
+
+class MetadataServerUnsupported(MetadataError):
+    """The server of the metadata store is too old, or not the right one."""
+
+    code = "METADATA_SERVER_UNSUPPORTED"
+    hint = "Use etcd 3.5.28 or later, 3.6.9 or later, or 3.7, and list only members of one etcd cluster."
+
+
 class InvalidTxn(MetadataError):
     """The metadata transaction breaks a rule of the metadata store."""
 
