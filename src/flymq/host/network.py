@@ -1,4 +1,4 @@
-"""Network connections: listen and connect.
+"""Network connections: listen and connect, by TCP or by a Unix domain socket on the same machine.
 
 `Network` is the interface; `SystemNetwork` is the real one, `SimulatedNetwork` (simulated_network.py) has delays and
 faults. A connection is an asyncio transport, passed to its protocol by `connection_made`; there is no layer between
@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from flymq.model.errors import AddressInUse, ListenFailed
@@ -22,6 +24,8 @@ logger = logging.getLogger(__name__)
 TLS_HANDSHAKE = 0x16
 _ACCEPTS_PER_TURN = 64
 _ACCEPT_AGAIN_S = 1.0
+_LOCAL_PATH_BYTES_MAX = 103
+"""Of the path of a Unix domain socket; the system with the smallest limit is macOS."""
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -30,6 +34,7 @@ class Accepted(Protocol):
     """An accepted connection that has no protocol yet."""
 
     peer_host: str
+    """Empty for a local connection."""
 
     async def begin(self, protocol: asyncio.BaseProtocol, *, tls: ssl.SSLContext | None, within_s: float) -> None:
         """Give it to `protocol`, after a TLS handshake if there is a context and the first byte starts one.
@@ -45,6 +50,7 @@ class OpenPort(Protocol):
     """A port that accepts connections until `close`."""
 
     port: int
+    """0 for a local socket."""
     is_refused: bool
     """Whether the system accepts no connection now, most likely for lack of a free descriptor."""
 
@@ -57,6 +63,12 @@ class Network(Protocol):
 
     async def connect(self, new_protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
         """Connect and return the protocol of the connection, or raise OSError."""
+
+    async def listen_local(self, path: Path, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
+        """Listen on a socket in the file system that only this user can open. Raises AddressInUse or ListenFailed."""
+
+    async def connect_local(self, new_protocol: Callable[[], P], path: Path) -> P:
+        """Connect to such a socket, or raise OSError."""
 
 
 class SystemNetwork:
@@ -81,25 +93,38 @@ class SystemNetwork:
         _, protocol = await asyncio.get_running_loop().create_connection(new_protocol, host, port, ssl=tls)
         return protocol
 
+    async def listen_local(self, path: Path, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
+        opened = SystemPort(accept, path)
+        opened.add(_listen_local(path, backlog))
+        return opened
+
+    async def connect_local(self, new_protocol: Callable[[], P], path: Path) -> P:
+        _, protocol = await asyncio.get_running_loop().create_unix_connection(new_protocol, str(path))
+        return protocol
+
 
 class SystemPort:
-    """One port on all addresses of a host."""
+    """One port on all addresses of a host, or a local socket."""
 
-    def __init__(self, accept: Callable[[Accepted], None]) -> None:
+    def __init__(self, accept: Callable[[Accepted], None], path: Path | None = None) -> None:
         self._accept = accept
+        self._path = path
         self._sockets: list[socket.socket] = []
         self.is_refused = False
         self.port = 0
 
     def add(self, opened: socket.socket) -> None:
         self._sockets.append(opened)
-        self.port = opened.getsockname()[1]
+        if self._path is None:
+            self.port = opened.getsockname()[1]
         asyncio.get_running_loop().add_reader(opened, self._accept_some, opened)
 
     def close(self) -> None:
         for opened in self._sockets:
             asyncio.get_running_loop().remove_reader(opened)
             opened.close()
+        if self._path is not None and self._sockets:
+            self._path.unlink(missing_ok=True)
         self._sockets.clear()
 
     def _accept_some(self, opened: socket.socket) -> None:
@@ -119,7 +144,7 @@ class SystemPort:
                 loop.call_later(_ACCEPT_AGAIN_S, self._accept_again, opened)
                 return
             self._note_accepted()
-            self._accept(SystemAccepted(accepted, address[0]))
+            self._accept(SystemAccepted(accepted, address[0] if self._path is None else ""))
 
     def _note_accepted(self) -> None:
         if self.is_refused:
@@ -141,7 +166,8 @@ class SystemAccepted:
         accepted = self._socket
         try:
             accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if accepted.family != socket.AF_UNIX:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             is_tls = tls is not None and await _peek(accepted) == TLS_HANDSHAKE
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
@@ -193,3 +219,32 @@ def _listen(family: int, address: tuple[str | int, ...], backlog: int) -> socket
             raise AddressInUse(f"port {address[1]} on {address[0]} is in use") from error
         raise ListenFailed(f"cannot listen on {where}: {error.strerror}") from error
     return opened
+
+
+def _listen_local(path: Path, backlog: int) -> socket.socket:
+    if len(os.fsencode(path)) > _LOCAL_PATH_BYTES_MAX:
+        raise ListenFailed(f"cannot listen on {path}: a socket's path has at most {_LOCAL_PATH_BYTES_MAX} bytes")
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        _remove_dead_socket(path)
+        opened.bind(str(path))
+        path.chmod(0o600)  # nobody can connect before `listen`
+        opened.listen(backlog)
+    except OSError as error:
+        opened.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"{path} is in use") from error
+        raise ListenFailed(f"cannot listen on {path}: {error.strerror}") from error
+    return opened
+
+
+def _remove_dead_socket(path: Path) -> None:
+    """Remove the socket of a process that has died. The owner of the directory must hold a lock."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flymq.host.network import Accepted, OpenPort
@@ -28,6 +29,9 @@ _FIRST_FREE_PORT = 40_000
 _SEND_AGAIN_S = 0.2
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+Address = tuple[str, int | str]
+"""A machine, and one of its ports or the path of a local socket."""
 
 
 class _Signal(Enum):
@@ -54,7 +58,7 @@ class SimulatedNetwork:
         self.chance = chance
         self.on_delivery: Callable[[str, str, bytes], None] = lambda source, target, data: None
         """Called with every piece that arrives, to record a history."""
-        self.ports: dict[tuple[str, int], SimulatedPort] = {}
+        self.ports: dict[Address, SimulatedPort] = {}
         self.free_ports = count(_FIRST_FREE_PORT)
         self.stopped: set[str] = set()
         self._links: dict[tuple[str, str], Link] = {}
@@ -120,12 +124,12 @@ class SimulatedNetwork:
 
 
 class SimulatedPort:
-    def __init__(self, network: SimulatedNetwork, address: tuple[str, int], accept: Callable[[Accepted], None]) -> None:
+    def __init__(self, network: SimulatedNetwork, address: Address, accept: Callable[[Accepted], None]) -> None:
         self._network = network
         self._address = address
         self._accept = accept
         self._context = contextvars.copy_context()
-        self.port = address[1]
+        self.port = address[1] if isinstance(address[1], int) else 0
         self.is_open = True
         self.is_refused = False
 
@@ -165,14 +169,25 @@ class SimulatedInterface:
     async def listen(self, host: str, port: int, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
         if host not in (self._name, "", "0.0.0.0", "::"):
             raise ListenFailed(f"cannot listen on {host!r}: this machine is {self._name!r}")
-        address = (self._name, port or next(self._network.free_ports))
-        if address in self._network.ports:
-            raise AddressInUse(f"port {port} on {host} is in use")
-        opened = self._network.ports[address] = SimulatedPort(self._network, address, accept)
-        return opened
+        return self._listen((self._name, port or next(self._network.free_ports)), accept)
 
     async def connect(self, new_protocol: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
         assert tls is None, "a simulated connection is not encrypted"
+        return await self._connect(new_protocol, host, port)
+
+    async def listen_local(self, path: Path, backlog: int, accept: Callable[[Accepted], None]) -> OpenPort:
+        return self._listen((self._name, str(path)), accept)
+
+    async def connect_local(self, new_protocol: Callable[[], P], path: Path) -> P:
+        return await self._connect(new_protocol, self._name, str(path))
+
+    def _listen(self, address: Address, accept: Callable[[Accepted], None]) -> OpenPort:
+        if address in self._network.ports:
+            raise AddressInUse(f"{address[1]} on {address[0]} is in use")
+        opened = self._network.ports[address] = SimulatedPort(self._network, address, accept)
+        return opened
+
+    async def _connect(self, new_protocol: Callable[[], P], host: str, port: int | str) -> P:
         await self._travel(self._name, host)
         listening = self._network.ports.get((host, port))
         await self._travel(host, self._name)
@@ -202,7 +217,7 @@ class SimulatedTransport(asyncio.Transport):
       pause_writing above a limit            held by a cut       held by pause_reading
     """
 
-    def __init__(self, network: SimulatedNetwork, address: tuple[str, int], peer_address: tuple[str, int]) -> None:
+    def __init__(self, network: SimulatedNetwork, address: Address, peer_address: Address) -> None:
         super().__init__()
         self.address = address
         self.host = address[0]
