@@ -78,7 +78,8 @@ class KeptSession:
                 pause_s = _RETRY_S
             else:
                 self._valid_until_s = sent_s + _CERTAIN * ttl_s
-                pause_s = ttl_s / _KEEPALIVES_PER_TTL
+                taken_s = self._clock.boottime_s() - sent_s
+                pause_s = max(0.0, ttl_s / _KEEPALIVES_PER_TTL - taken_s)
 
     async def _ends_within(self, pause_s: float) -> bool:
         try:

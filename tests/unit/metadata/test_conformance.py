@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
@@ -19,6 +20,8 @@ from flymq.host.host import system_host
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.metadata.etcd.config import EtcdConfig, parse_endpoints
 from flymq.metadata.etcd.store import EtcdMetadataStore
+from flymq.metadata.served.client import ServedMetadataStore
+from flymq.metadata.served.server import MetadataServer
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import (
     NO_LEASE,
@@ -77,6 +80,18 @@ async def etcd(directory: Path) -> AsyncIterator[MetadataStore]:
     yield await EtcdMetadataStore.open(system_host(), config)
 
 
+@asynccontextmanager
+async def served_sqlite(directory: Path) -> AsyncIterator[MetadataStore]:
+    host = system_host()
+    store = SqliteMetadataStore.open(SystemDisk(), directory / "metadata.db", history_bytes_max=10_000)
+    socket = Path(tempfile.mkdtemp(prefix="flymq-")) / "socket"  # the path of a socket must be short
+    server = await MetadataServer.open(host, store, socket)
+    yield ServedMetadataStore.at(host, socket)
+    await server.close()
+    await store.close()
+    socket.parent.rmdir()
+
+
 async def compact(store: MetadataStore) -> None:
     await store.txn(success=[Put("elsewhere", b"")])
     latest = await store.txn(success=[Delete("elsewhere")])
@@ -86,6 +101,7 @@ async def compact(store: MetadataStore) -> None:
 ENGINES = {
     "sqlite in a file": Engine(sqlite_in_a_file, write_more_than_the_history_holds),
     "sqlite on a simulated disk": Engine(sqlite_on_a_simulated_disk, write_more_than_the_history_holds),
+    "served sqlite": Engine(served_sqlite, write_more_than_the_history_holds),
     "etcd": Engine(etcd, compact),
 }
 numbers = count()

@@ -18,6 +18,7 @@ import msgspec
 from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy
 from flymq.host.network import Network
+from flymq.metadata.attempts import Attempts, Lost, NotDone
 from flymq.metadata.etcd.config import Endpoint, EtcdConfig
 from flymq.metadata.etcd.connection import HttpConnection, HttpStream
 from flymq.metadata.etcd.messages import (
@@ -29,8 +30,6 @@ from flymq.metadata.etcd.messages import (
 )
 from flymq.metadata.etcd.outcomes import (
     FAILED_PRECONDITION,
-    Lost,
-    NotDone,
     Refused,
     TokenExpired,
     outcome_of,
@@ -38,7 +37,6 @@ from flymq.metadata.etcd.outcomes import (
 )
 from flymq.metadata.etcd.versions import check_version
 from flymq.model.errors import (
-    IndeterminateResult,
     MetadataRefused,
     MetadataServerUnsupported,
     MetadataUnavailable,
@@ -51,7 +49,6 @@ _CONNECTIONS_MAX = 64
 """For calls to one member; streams come on top."""
 _IDLE_S_MAX = 20.0
 """An older connection may just be closed by a proxy, which would make a write indeterminate."""
-_PAUSE_S = 0.1
 
 T = TypeVar("T")
 
@@ -62,7 +59,7 @@ class Members:
     def __init__(self, network: Network, clock: Clock, entropy: Entropy, config: EtcdConfig) -> None:
         self._config = config
         self._clock = clock
-        self._entropy = entropy
+        self._attempts = Attempts(clock, entropy, config.timeout_s, "etcd")
         self._members = [_Member(network, clock, config, endpoint) for endpoint in config.endpoints]
         self._current = 0
         self._token: str | None = None if config.user else ""
@@ -82,25 +79,19 @@ class Members:
             if isinstance(error, BaseException) and not isinstance(error, NotDone):
                 raise error
 
-    async def read(self, path: str, body: bytes, parse: Callable[[bytes], T]) -> T:
-        """Make a call that may be repeated. `parse` may raise an outcome that the response tells of."""
-        deadline_s = self._clock.monotonic_s() + self._config.timeout_s
-        while True:
-            try:
-                return await self._call(path, body, parse, min(deadline_s, self._soon(self._config.read_timeout_s)))
-            except (NotDone, Lost) as error:
-                await self._pause(deadline_s, error)
+    async def read(self, path: str, body: bytes, parse: Callable[[bytes], T], *, within_s: float | None = None) -> T:
+        """Make a call that may be repeated. `parse` may raise an outcome that the response tells of.
+
+        A member that does not respond within `within_s` is given up for the next one.
+        """
+        each_s = within_s or self._config.read_timeout_s
+        return await self._attempts.read(
+            lambda deadline_s: self._call(path, body, parse, min(deadline_s, self._soon(each_s)))
+        )
 
     async def write(self, path: str, body: bytes, parse: Callable[[bytes], T]) -> T:
         """Make a call that must not happen twice."""
-        deadline_s = self._clock.monotonic_s() + self._config.timeout_s
-        while True:
-            try:
-                return await self._call(path, body, parse, deadline_s)
-            except Lost as error:
-                raise IndeterminateResult(f"the response of etcd was lost: {error}") from error
-            except NotDone as error:
-                await self._pause(deadline_s, error)
+        return await self._attempts.write(lambda deadline_s: self._call(path, body, parse, deadline_s))
 
     async def stream(self, path: str, body: bytes) -> HttpStream:
         """Open a stream at the current member. Raises NotDone, Lost or Refused: the caller decides what is repeated."""
@@ -177,13 +168,6 @@ class Members:
     def _check_open(self) -> None:
         if self._is_closed:
             raise MetadataUnavailable("the metadata store is closed")
-
-    async def _pause(self, deadline_s: float, error: Exception) -> None:
-        """Wait before the next attempt, or give up."""
-        pause_s = _PAUSE_S * (0.5 + self._entropy.random())
-        if self._clock.monotonic_s() + pause_s >= deadline_s:
-            raise MetadataUnavailable(f"etcd cannot be reached: {error}") from error
-        await asyncio.sleep(pause_s)
 
     # --- before the first request to a member
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flymq.metadata.attempts import Lost, NotDone
 from flymq.metadata.etcd.messages import Failure, parse_failure
 from flymq.model.errors import InvalidTxn, MetadataError, MetadataRefused, RevisionCompacted, SessionEnded
 
@@ -26,19 +27,13 @@ _NOT_DONE = (
 _TOKEN_EXPIRED = ("invalid auth token", "revision of auth store is old")
 
 
-class NotDone(Exception):
-    pass
-
-
 class TokenExpired(NotDone):
     pass
 
 
-class Lost(Exception):
-    pass
-
-
 class Refused(Exception):
+    """Etcd's final answer."""
+
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code

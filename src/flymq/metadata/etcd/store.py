@@ -14,6 +14,7 @@ from flymq.host.clock import Clock
 from flymq.host.entropy import Entropy
 from flymq.host.host import Host
 from flymq.host.tasks import Tasks
+from flymq.metadata.attempts import Lost
 from flymq.metadata.etcd.config import EtcdConfig
 from flymq.metadata.etcd.members import Members
 from flymq.metadata.etcd.messages import (
@@ -35,7 +36,7 @@ from flymq.metadata.etcd.messages import (
     parse_txn,
     txn_result,
 )
-from flymq.metadata.etcd.outcomes import Lost, outcome_of_failure
+from flymq.metadata.etcd.outcomes import outcome_of_failure
 from flymq.metadata.etcd.watch import Watch
 from flymq.metadata.kept_session import KeptSession
 from flymq.metadata.store import Compare, EventBatch, KeyValue, Op, Snapshot, TxnResult, check_txn, key_bounds
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 _PAGE_KEYS = 1000
 _LEASE_BITS = 62
 _CLOSE_S_MAX = 2.0
+_KEEPALIVE_S_MAX = 1.0
+"""For one member: a lease must outlive one that hangs."""
 
 
 class EtcdMetadataStore:
@@ -152,7 +155,7 @@ class EtcdMetadataStore:
             self._sessions.discard(session)
 
     async def _renew(self, lease: int) -> float:
-        renewed = await self._members.read(KEEPALIVE, encode_lease(lease), _parse_keepalive)
+        renewed = await self._members.read(KEEPALIVE, encode_lease(lease), _parse_keepalive, within_s=_KEEPALIVE_S_MAX)
         if renewed.TTL == 0:
             raise SessionEnded("the lease has expired")
         return float(renewed.TTL)

@@ -18,10 +18,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import msgspec
 
 from flymq.host.failure_log import FailureLog
+from flymq.metadata.attempts import Lost, NotDone
 from flymq.metadata.etcd.connection import HttpStream
 from flymq.metadata.etcd.members import Members
 from flymq.metadata.etcd.messages import WATCH, WatchResponse, encode_watch, event_batches, parse_watch
-from flymq.metadata.etcd.outcomes import Lost, NotDone, Refused, TokenExpired, outcome_of_failure, to_error
+from flymq.metadata.etcd.outcomes import Refused, TokenExpired, outcome_of_failure, to_error
 from flymq.metadata.store import EventBatch
 from flymq.model.errors import MetadataRefused, MetadataUnavailable, RevisionCompacted
 
