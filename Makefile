@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test quick coverage check fuzz bench peers report profile docs lock clean
+.PHONY: help run demo test quick coverage check fuzz bench peers report profile etcd docs lock clean
 
 help:  ## Show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -65,6 +65,9 @@ report: $(VENV)/.dev  ## Write docs/performance.md and its pictures from the las
 
 profile: $(VENV)/.dev  ## Profile the broker; ARGS=consume for another load
 	$(BIN)/python -m benchmarks.profiling $(ARGS)
+
+etcd: $(VENV)/.dev  ## Build a current etcd for the tests that kill one, into a cache folder: needs Go, takes minutes
+	@$(BIN)/python -m tests.etcd_process
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m flymq.server.settings_reference
