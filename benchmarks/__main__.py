@@ -30,6 +30,7 @@ SUITES = {
     "catch_up": "benchmarks.workloads.catch_up",
     "groups": "benchmarks.workloads.groups",
     "coordination": "benchmarks.coordination",
+    "metadata": "benchmarks.metadata",
     "sdk": "benchmarks.sdk",
     "kafka": "benchmarks.kafka",
     "rest": "benchmarks.rest",

@@ -35,6 +35,7 @@ TITLES = {
     "catch_up": "Catch-up reads from a cold page cache",
     "groups": "Groups and transactions, through the SDK",
     "coordination": "Groups and transactions, on the wire",
+    "metadata": "Metadata stores of a cluster",
     "broker": "The broker, compared with minimal asyncio servers",
     "sdk": "The Python SDK, one process",
     "kafka": "Kafka clients",

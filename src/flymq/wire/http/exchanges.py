@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from flymq.model.errors import MalformedHttp
 from flymq.wire.http.requests import END, HEAD_BYTES_MAX, End
@@ -59,7 +59,7 @@ class ResponseReader:
         events = self._events = []
         try:
             self._parser.feed_data(data)
-        except HttpParserError as error:
+        except (HttpParserError, HttpParserUpgrade) as error:
             raise MalformedHttp(f"not a response: {error}") from error
         return events
 
