@@ -172,6 +172,11 @@ class Get(NamedTuple):
 Op = Put | Delete | DeletePrefix | Get
 
 
+def only_reads(success: Sequence[Op], failure: Sequence[Op]) -> bool:
+    """Return whether a txn changes nothing, and so may be repeated."""
+    return all(isinstance(op, Get) for op in (*success, *failure))
+
+
 def check_txn(compares: Sequence[Compare], success: Sequence[Op], failure: Sequence[Op]) -> None:
     """Raise `InvalidTxn` for anything that one of the engines would reject, so that all of them do."""
     count = max(len(compares), len(success), len(failure))
@@ -263,7 +268,8 @@ class MetadataStore(Protocol):
     ) -> TxnResult:
         """Run `success` if every compare holds, else `failure`: atomically, at one new revision.
 
-        A txn that changes nothing takes no revision. Raises `IndeterminateResult` if the response was lost.
+        A txn that changes nothing takes no revision. Raises `IndeterminateResult` if the response was lost; never if
+        there is nothing but `Get`s.
         """
 
     async def range(self, prefix: str) -> Snapshot:

@@ -106,6 +106,10 @@ async def test_reads_are_repeated_when_their_response_is_lost(proxy: TcpProxy) -
         proxy.loses_answer_to = lambda data: next(losses, None) is not None
         assert [found.key for found in (await store.range("")).key_values] == ["a"]
         assert next(losses, None) is None
+        losses = iter(range(3))
+        (found,) = (await store.txn(success=[Get("a")])).found
+        assert found is not None and found.value == b"0"
+        assert next(losses, None) is None
 
 
 async def test_another_member_is_asked_when_one_cannot_be_reached(proxy: TcpProxy) -> None:

@@ -39,7 +39,17 @@ from flymq.metadata.etcd.messages import (
 from flymq.metadata.etcd.outcomes import outcome_of_failure
 from flymq.metadata.etcd.watch import Watch
 from flymq.metadata.kept_session import KeptSession
-from flymq.metadata.store import Compare, EventBatch, KeyValue, Op, Snapshot, TxnResult, check_txn, key_bounds
+from flymq.metadata.store import (
+    Compare,
+    EventBatch,
+    KeyValue,
+    Op,
+    Snapshot,
+    TxnResult,
+    check_txn,
+    key_bounds,
+    only_reads,
+)
 from flymq.model.errors import MetadataRefused, MetadataUnavailable, RevisionCompacted, SessionEnded
 
 logger = logging.getLogger(__name__)
@@ -81,7 +91,8 @@ class EtcdMetadataStore:
     ) -> TxnResult:
         check_txn(compares, success, failure)
         body = encode_txn(self._prefix, compares, success, failure)
-        response = await self._members.write(TXN, body, parse_txn)
+        call = self._members.read if only_reads(success, failure) else self._members.write
+        response = await call(TXN, body, parse_txn)
         return txn_result(self._prefix, response)
 
     async def range(self, prefix: str) -> Snapshot:

@@ -42,7 +42,7 @@ from flymq.metadata.served.messages import (
     encode,
     to_wire,
 )
-from flymq.metadata.store import Compare, EventBatch, KeyValue, Op, Snapshot, TxnResult, check_txn
+from flymq.metadata.store import Compare, EventBatch, KeyValue, Op, Snapshot, TxnResult, check_txn, only_reads
 from flymq.model.errors import FlyMQError, MetadataError, MetadataUnavailable, all_errors
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class ServedMetadataStore:
     ) -> TxnResult:
         check_txn(compares, success, failure)
         request = TxnRequest(0, list(compares), to_wire(success), to_wire(failure))
-        (done,) = await self._attempts.write(lambda deadline_s: self._ask(request, deadline_s))
+        repeated = self._attempts.read if only_reads(success, failure) else self._attempts.write
+        (done,) = await repeated(lambda deadline_s: self._ask(request, deadline_s))
         assert isinstance(done, TxnDone)
         return TxnResult(done.succeeded, done.revision, tuple(done.found))
 
