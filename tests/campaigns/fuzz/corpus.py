@@ -17,6 +17,17 @@ from tests.property.wire.kio_messages import kio_bytes, kio_class, random_messag
 
 from flymq.coordination import entries as e
 from flymq.coordination.subscriptions import Subscription, encode_assignment, encode_subscription
+from flymq.metadata.served.messages import (
+    Changes,
+    Failed,
+    Page,
+    RenewSession,
+    TxnRequest,
+    WatchRequest,
+    encode,
+    to_wire,
+)
+from flymq.metadata.store import Event, EventBatch, Get, KeyValue, Put, modified_at
 from flymq.model.names import TopicPartition
 from flymq.record import _plain
 from flymq.record.batch import encode_batch
@@ -105,6 +116,8 @@ def inputs() -> dict[str, list[bytes]]:
         "otlp": [OTLP],
         "subscription": subscriptions,
         "http": [bytes([len(stream) // 2]) + stream for stream in HTTP],
+        "http-response": [bytes([len(stream) // 2]) + stream for stream in HTTP_RESPONSES],
+        "metadata-message": METADATA,
         "rest-value": [b'"text"', b'"dGV4dA=="', b'{"a": [1, null]}', b'"\\u00e4\\n"', b"null"],
         "first-bytes": [requests[0], HTTP[0], *list(_kafka_streams())[:3], b"\x16\x03\x01"],
         "batch": [*batches, batches[0] + batches[-1]],
@@ -124,6 +137,25 @@ def inputs() -> dict[str, list[bytes]]:
         "manifest": [encode_manifest(MANIFEST), b'{"format": 1}', msgspec.json.encode(BACKUP)],
     }
 
+
+HTTP_RESPONSES = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n",
+]
+_KEY_VALUE = KeyValue("t/topic", b"value", 3, 7)
+METADATA = [
+    encode(
+        TxnRequest(1, [modified_at("t/topic", 7)], to_wire([Put("t/topic", b"value", 9)]), to_wire([Get("t/topic")]))
+    ),
+    encode(WatchRequest(2, "t/", 7)) + encode(RenewSession(3, 9)),
+    encode(Changes(2, EventBatch(7, (Event("t/topic", _KEY_VALUE), Event("t/other", None))))),
+    encode(Page(4, 7, [_KEY_VALUE], is_last=True)) + encode(Failed(5, "SESSION_ENDED", "the session has expired")),
+    b'{"header":{"revision":"7"},"succeeded":true,"responses":[{"response_range":{"header":{"revision":"7"},"kvs":'
+    b'[{"key":"L2ZseW1xL2E=","create_revision":"3","mod_revision":"7","value":"dg=="}],"count":"1"}}]}',
+    b'{"result":{"header":{"revision":"7"},"events":[{"kv":{"key":"L2ZseW1xL2E=","mod_revision":"7"},"type":"DELETE"}]}}',
+    b'{"error":{"grpc_code":14,"message":"etcdserver: no leader"}}',
+]
 
 MANIFEST = Manifest(
     query="q",

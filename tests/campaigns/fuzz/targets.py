@@ -22,6 +22,15 @@ from flymq.gateways.rest.handlers.record_values import show, to_bytes
 from flymq.gateways.rest.http.connection import speaks_http
 from flymq.gateways.rest.schema.shapes import Encoding
 from flymq.host.simulated_disk import SimulatedDisk
+from flymq.metadata.etcd.messages import (
+    event_batches,
+    parse_failure,
+    parse_keepalive,
+    parse_range,
+    parse_txn,
+    parse_watch,
+)
+from flymq.metadata.served.messages import Frames, MalformedMessage, TxnRequest, from_wire
 from flymq.model.errors import FlyMQError, InvalidBatch
 from flymq.record import _plain, codec
 from flymq.record.batch import encode_batch, parse_batch
@@ -43,6 +52,7 @@ from flymq.storage.recovery.checksummed_note import parse_note
 from flymq.storage.recovery.durable_end import parse_durable_end
 from flymq.storage.segments.index import OffsetIndex, TimeIndex
 from flymq.wire.first_bytes import Speaks
+from flymq.wire.http.exchanges import ResponseReader
 from flymq.wire.http.requests import RequestReader
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.codec import parse_request
@@ -123,6 +133,31 @@ def http(data: bytes) -> None:
         reader.receive(piece)
         while _accepts(reader.read):
             pass
+
+
+def http_response(data: bytes) -> None:
+    """The first byte says where the stream is cut in two."""
+    if data:
+        reader = ResponseReader()
+        for piece in (data[1 : 1 + data[0]], data[1 + data[0] :]):
+            _accepts(reader.receive, piece)
+
+
+def metadata_message(data: bytes) -> None:
+    """What processes of one machine, and etcd, tell each other about the metadata."""
+    for read in (Frames.requests, Frames.responses):
+        frames = Frames(1 << 20)
+        frames.receive(data)
+        with suppress(MalformedMessage):
+            for message in read(frames):
+                if isinstance(message, TxnRequest):
+                    from_wire(message.success)
+    for parse in (parse_range, parse_txn, parse_keepalive, parse_failure):
+        with suppress(msgspec.MsgspecError):
+            parse(data)
+    with suppress(msgspec.MsgspecError):
+        if (watched := parse_watch(data).result) is not None:
+            list(event_batches("/flymq/", watched.events))
 
 
 def rest_value(data: bytes) -> None:
@@ -316,6 +351,8 @@ TARGETS: dict[str, Target] = {
     "otlp": otlp,
     "subscription": subscription,
     "http": http,
+    "http-response": http_response,
+    "metadata-message": metadata_message,
     "rest-value": rest_value,
     "first-bytes": first_bytes,
     "batch": batch,

@@ -231,6 +231,17 @@ async def test_a_watch_that_has_gone_silent_is_opened_anew_when_something_was_mi
             pass
 
 
+async def test_a_key_that_is_no_text_is_shown_and_does_no_harm() -> None:
+    async with opened(endpoint(shared_etcd())) as store:
+        start = (await store.txn(success=[Put("a", b"")])).revision
+        prefix = f"/flymq/{next(numbers) - 1}/".encode()
+        key = base64.b64encode(prefix + b"\xff\xfe").decode()
+        shared_etcd().call("/v3/kv/put", {"key": key, "value": ""})
+        watch = store.watch("", from_revision=start)
+        assert [event.key for _ in range(2) for event in (await anext(watch)).events] == ["a", "\udcff\udcfe"]
+        assert len((await store.range("")).key_values) == 2
+
+
 # --- TLS, login, versions ---
 
 

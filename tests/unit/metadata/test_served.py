@@ -17,7 +17,7 @@ from flymq.host.simulated_network import SimulatedNetwork
 from flymq.host.virtual_time import run
 from flymq.metadata.served import server as served_server
 from flymq.metadata.served.client import ServedMetadataStore
-from flymq.metadata.served.messages import OpenSession, RenewSession, WatchRequest, encode
+from flymq.metadata.served.messages import OpenSession, RangeRequest, RenewSession, WatchRequest, encode
 from flymq.metadata.served.server import MetadataServer
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import EventBatch, Get, Put, is_absent
@@ -340,6 +340,7 @@ async def serving(directory: Path) -> AsyncIterator[tuple[Path, ServedMetadataSt
         b"\x00\x00\x00\x03abc",
         b"\x00\x00\x00\x04\x93\xa3abc",
         b"GET / HTTP/1.1\r\n\r\n",
+        encode(RangeRequest(1, "xyz")).replace(b"xyz", b"\xff\xfe\xfd"),
         encode(RenewSession(1, 2))[:-1] + b"\xc0",
     ],
 )

@@ -115,7 +115,15 @@ class WatchLine(Struct):
 
 
 def _parser_of(kind: type[Any]) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(kind, strict=False).decode  # not strict: numbers may be strings
+    decode = msgspec.json.Decoder(kind, strict=False).decode  # not strict: numbers may be strings
+
+    def parse(raw: bytes) -> Any:
+        try:
+            return decode(raw)
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise msgspec.DecodeError(str(error)) from error
+
+    return parse
 
 
 # Each raises msgspec.MsgspecError for what is not such a message.
@@ -192,7 +200,8 @@ def txn_result(prefix: str, response: TxnResponse) -> TxnResult:
 
 
 def key_value(prefix: str, wire: WireKeyValue) -> KeyValue:
-    return KeyValue(wire.key.decode()[len(prefix) :], wire.value, wire.create_revision, wire.mod_revision)
+    key = wire.key.decode(errors="surrogateescape")  # somebody else's key must not end a watch
+    return KeyValue(key[len(prefix) :], wire.value, wire.create_revision, wire.mod_revision)
 
 
 # --- range, watch, lease --------------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ class Failed(_Message):
 Request: TypeAlias = TxnRequest | RangeRequest | WatchRequest | Unwatch | OpenSession | RenewSession | EndSession
 Response: TypeAlias = TxnDone | Page | Changes | SessionOpen | Done | Failed
 
+_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _encode = msgspec.msgpack.Encoder().encode
 _decode_request = msgspec.msgpack.Decoder(Request).decode
 _decode_response = msgspec.msgpack.Decoder(Response).decode
@@ -131,7 +132,7 @@ class Frames:
         for payload in self._payloads():
             try:
                 request: Request = _decode_request(payload)
-            except (msgspec.MsgspecError, RecursionError) as error:
+            except _MALFORMED as error:
                 raise MalformedMessage(f"not a request: {error}") from error
             yield request
 
@@ -139,7 +140,7 @@ class Frames:
         for payload in self._payloads():
             try:
                 response: Response = _decode_response(payload)
-            except (msgspec.MsgspecError, RecursionError) as error:
+            except _MALFORMED as error:
                 raise MalformedMessage(f"not a response: {error}") from error
             yield response
 
