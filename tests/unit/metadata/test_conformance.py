@@ -76,8 +76,10 @@ async def sqlite_on_a_simulated_disk(directory: Path) -> AsyncIterator[MetadataS
 @asynccontextmanager
 async def etcd(directory: Path) -> AsyncIterator[MetadataStore]:
     """A prefix of its own in an etcd that all tests of this process share."""
-    config = EtcdConfig(parse_endpoints(shared_etcd().client_url), f"/flymq/{directory.name}-{next(numbers)}/")
-    yield await EtcdMetadataStore.open(system_host(), config)
+    endpoints, prefix = parse_endpoints(shared_etcd().client_url), f"/flymq/{directory.name}-{next(numbers)}/"
+    yield await EtcdMetadataStore.open(
+        system_host(), EtcdConfig(endpoints, prefix, response_timeout_s=30.0, timeout_s=30.0)
+    )
 
 
 @asynccontextmanager

@@ -45,7 +45,8 @@ def local(proxy: TcpProxy) -> Endpoint:
 @contextlib.asynccontextmanager
 async def opened(*endpoints: Endpoint, **options: object) -> AsyncIterator[EtcdMetadataStore]:
     """Open a store under a prefix of its own."""
-    config = EtcdConfig(endpoints, f"/flymq/{next(numbers)}/", **options)  # type: ignore[arg-type]
+    patient = {"response_timeout_s": 10.0, "timeout_s": 20.0}  # the machine may be busy
+    config = EtcdConfig(endpoints, f"/flymq/{next(numbers)}/", **{**patient, **options})  # type: ignore[arg-type]
     store = await EtcdMetadataStore.open(system_host(), config)
     try:
         yield store
@@ -220,7 +221,7 @@ async def test_a_watch_that_has_gone_silent_is_opened_anew_when_something_was_mi
     proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(etcd_watch, "SILENCE_S", 0.2)
-    async with opened(local(proxy), endpoint(shared_etcd()), timeout_s=3.0) as store:
+    async with opened(local(proxy), endpoint(shared_etcd()), response_timeout_s=2.0) as store:
         watch = store.watch("", from_revision=(await store.txn(success=[Put("a", b"")])).revision)
         await anext(watch)
         proxy.hold()  # the machine of that member has vanished: no reset, no end

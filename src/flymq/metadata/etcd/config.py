@@ -35,8 +35,9 @@ class EtcdConfig:
     user: str = ""
     password: str = field(default="", repr=False)
     connect_timeout_s: float = 2.0
-    read_timeout_s: float = 2.0
-    """For one member; then another one is asked."""
+    response_timeout_s: float = 2.0
+    """For one member: then a read goes to another one, and a write is indeterminate. A write that was on its way to a
+    leader that died gets no response; the next leader is elected within this time."""
     timeout_s: float = 5.0
     """For a call, over all attempts."""
 

@@ -84,21 +84,22 @@ class Members:
 
         A member that does not respond within `within_s` is given up for the next one.
         """
-        each_s = within_s or self._config.read_timeout_s
         return await self._attempts.read(
-            lambda deadline_s: self._call(path, body, parse, min(deadline_s, self._soon(each_s)))
+            lambda deadline_s: self._call(path, body, parse, min(deadline_s, self._due(within_s)))
         )
 
     async def write(self, path: str, body: bytes, parse: Callable[[bytes], T]) -> T:
         """Make a call that must not happen twice."""
-        return await self._attempts.write(lambda deadline_s: self._call(path, body, parse, deadline_s))
+        return await self._attempts.write(
+            lambda deadline_s: self._call(path, body, parse, min(deadline_s, self._due()))
+        )
 
     async def stream(self, path: str, body: bytes) -> HttpStream:
         """Open a stream at the current member. Raises NotDone, Lost or Refused: the caller decides what is repeated."""
         self._check_open()
         member = self._members[self._current]
         try:
-            async with asyncio.timeout(self._config.connect_timeout_s + self._config.read_timeout_s):
+            async with asyncio.timeout(self._config.connect_timeout_s + self._config.response_timeout_s):
                 await self._prepare(member)
                 connection = await member.connect()
                 try:
@@ -162,8 +163,9 @@ class Members:
         headers = member.headers if not self._token else (*member.headers, ("Authorization", self._token))
         return encode_request("POST", path, headers, body)
 
-    def _soon(self, after_s: float) -> float:
-        return self._clock.monotonic_s() + after_s
+    def _due(self, within_s: float | None = None) -> float:
+        """Return when the response to a request of now has to be here."""
+        return self._clock.monotonic_s() + (within_s or self._config.response_timeout_s)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -215,7 +217,7 @@ class Members:
     async def _ask_without_effect(self, member: _Member, path: str, body: bytes) -> bytes:
         try:
             request = encode_request("POST", path, member.headers, body)
-            return await member.ask(request, self._soon(self._config.read_timeout_s))
+            return await member.ask(request, self._due())
         except Lost as error:
             raise NotDone(str(error)) from error
 
