@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 PRODUCER_IDS_PER_BLOCK = 1000
 
+NO_LEADER = -1
+
 
 class TopicSpec(msgspec.Struct, frozen=True):
     """A topic as specified at its creation, and changed since."""
@@ -58,13 +60,22 @@ class TopicSpec(msgspec.Struct, frozen=True):
     settings: Overrides = {}
 
 
-class PartitionState(msgspec.Struct, frozen=True):
-    """The leader of a partition, its leader epoch, and the brokers with its replicas."""
+class PartitionState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The leader of a partition, its leader epoch, and the brokers with its replicas.
+
+    Fields with a default are not encoded, so that states of older versions compare equal.
+    """
 
     leader: int
+    """`NO_LEADER`: the partition is offline."""
     leader_epoch: int
     replicas: list[int]
+    """The first one is the preferred leader."""
     isr: list[int]
+    """In-sync replicas: each has every committed record. Never empty: who was the last of them may lead again."""
+    elr: list[int] = []
+    """Eligible leader replicas: they left the in-sync replicas when these were fewer than `min.insync.replicas`.
+    Nothing was committed since, so each has every committed record too."""
 
 
 class Scope(Enum):

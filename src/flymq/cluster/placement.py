@@ -1,0 +1,52 @@
+"""On which brokers the replicas of new partitions are placed: evenly, and in different racks.
+
+Brokers are taken in turns, racks interleaved: with the racks a (1, 2) and b (3, 4) in the order 1, 3, 2, 4. The first
+replica, the preferred leader, goes to the next broker of that order; the others to those after it, first to racks that
+have none yet. Each round over all brokers shifts the followers by one more, so that the partitions of a broker that
+fails are taken over by all the others and not by its neighbour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from flymq.model.errors import InvalidReplicationFactor
+
+
+def place(
+    racks: Mapping[int, str], partitions: int, replication_factor: int, *, first: int = 0, start: int = 0
+) -> list[list[int]]:
+    """Return the brokers of each new partition, from number `first` on.
+
+    `racks`: the rack of each broker, empty if it has none. `start`: where in the order of brokers to begin; a number
+    that differs from topic to topic, so that small topics do not all start at the same broker.
+    """
+    if not 1 <= replication_factor <= len(racks):
+        brokers = "1 broker" if len(racks) == 1 else f"{len(racks)} brokers"
+        raise InvalidReplicationFactor(f"{replication_factor} replicas on {brokers}")
+    order = _interleave(racks)
+    return [_replicas(order, racks, replication_factor, start + number) for number in range(first, first + partitions)]
+
+
+def _interleave(racks: Mapping[int, str]) -> list[int]:
+    """Return the brokers, one rack after the other in turns."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for turn in turns for broker in turn if broker is not None]
+
+
+def _replicas(order: Sequence[int], racks: Mapping[int, str], count: int, at: int) -> list[int]:
+    size = len(order)
+    leader = at % size
+    shift = at // size % max(1, size - 1)
+    others = [order[(leader + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
+    chosen = [order[leader]]
+    while len(chosen) < count:
+        used = {racks[broker] for broker in chosen}
+        fresh = [broker for broker in others if racks[broker] not in used] or others
+        chosen.append(fresh[0])
+        others.remove(fresh[0])
+    return chosen

@@ -1,0 +1,74 @@
+"""Who leads a partition, in words."""
+
+from __future__ import annotations
+
+from flymq.cluster.catalog import NO_LEADER, PartitionState
+from flymq.cluster.elections import adapt, change_isr, lose, move_away, prefer
+
+
+def state(
+    leader: int = 1, isr: list[int] | None = None, elr: list[int] | None = None, epoch: int = 5
+) -> PartitionState:
+    return PartitionState(leader, epoch, [1, 2, 3], isr or [1, 2, 3], elr or [])
+
+
+def test_when_the_leader_dies_the_next_replica_in_sync_leads_with_a_higher_epoch() -> None:
+    assert adapt(state(), {2, 3}, min_isr=1) == state(2, [2, 3], epoch=6)
+    assert adapt(state(isr=[1, 3]), {2, 3}, min_isr=1) == state(3, [3], epoch=6)
+
+
+def test_when_a_follower_dies_the_leader_stays() -> None:
+    assert adapt(state(), {1, 3}, min_isr=1) == state(isr=[1, 3])
+
+
+def test_without_a_replica_in_sync_nobody_leads_and_the_last_ones_are_remembered() -> None:
+    dead = adapt(state(isr=[1]), {2, 3}, min_isr=1)
+    assert dead == state(NO_LEADER, [1], epoch=6)
+    assert adapt(dead, {2, 3}, min_isr=1) is dead
+    assert adapt(dead, {1, 2, 3}, min_isr=1) == state(1, [1], epoch=7)
+
+
+def test_only_when_asked_for_a_replica_out_of_sync_leads_and_then_alone() -> None:
+    assert adapt(state(isr=[1]), {2, 3}, min_isr=1, unclean=True) == state(2, [2], epoch=6)
+
+
+def test_who_leaves_when_too_few_are_in_sync_stays_eligible() -> None:
+    assert change_isr(state(), [1], min_isr=2) == state(isr=[1], elr=[2, 3])
+    assert change_isr(state(isr=[1, 2]), [1], min_isr=2) == state(isr=[1], elr=[2])
+
+
+def test_an_eligible_replica_leads_when_nobody_in_sync_is_alive() -> None:
+    assert adapt(state(isr=[1], elr=[2, 3]), {3}, min_isr=2) == state(3, [3], [1, 2], epoch=6)
+
+
+def test_when_enough_are_in_sync_nobody_else_is_eligible() -> None:
+    assert change_isr(state(isr=[1], elr=[2, 3]), [1, 2], min_isr=2) == state(isr=[1, 2])
+    assert change_isr(state(isr=[1], elr=[2, 3]), [1], min_isr=1) == state(isr=[1]), "min.insync.replicas was lowered"
+
+
+def test_a_broker_that_may_have_lost_records_is_out_of_sync_unless_it_is_the_last() -> None:
+    assert lose(state(isr=[1, 2], elr=[]), {2}) == state(isr=[1])
+    assert lose(state(isr=[1], elr=[2, 3]), {1, 3}) == state(isr=[2])
+    last = state(isr=[1])
+    assert lose(last, {1}) is last
+
+
+def test_a_broker_that_stops_hands_over_what_it_leads() -> None:
+    assert move_away(state(), 1, {1, 2, 3}, min_isr=1) == state(2, [2, 3], epoch=6)
+    assert move_away(state(2), 1, {1, 2, 3}, min_isr=1) == state(2, [2, 3])
+    alone = state(isr=[1])
+    assert move_away(alone, 1, {1, 2, 3}, min_isr=1) is alone
+
+
+def test_the_preferred_leader_comes_back_when_it_is_in_sync() -> None:
+    assert prefer(state(2), {1, 2, 3}) == state(1, epoch=6)
+    for unfit in (state(2, [2, 3]), state(1), state(NO_LEADER, [1])):
+        assert prefer(unfit, {1, 2, 3}) is unfit
+    assert prefer(state(2), {2, 3}).leader == 2
+
+
+def test_a_state_of_an_older_version_has_the_same_bytes() -> None:
+    import msgspec
+
+    old = b'{"isr":[1],"leader":1,"leader_epoch":0,"replicas":[1]}'
+    assert msgspec.json.encode(msgspec.json.decode(old, type=PartitionState), order="sorted") == old

@@ -1,0 +1,56 @@
+"""Where replicas are placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from flymq.cluster.placement import place
+from flymq.model.errors import InvalidReplicationFactor
+
+NO_RACKS = dict.fromkeys((1, 2, 3), "")
+
+
+def test_leaders_and_replicas_are_spread_evenly() -> None:
+    placed = place(NO_RACKS, 12, 2)
+    assert Counter(replicas[0] for replicas in placed) == {1: 4, 2: 4, 3: 4}
+    assert Counter(broker for replicas in placed for broker in replicas) == {1: 8, 2: 8, 3: 8}
+
+
+def test_the_partitions_of_a_broker_that_fails_are_taken_over_by_all_others() -> None:
+    placed = place(dict.fromkeys(range(5), ""), 40, 3)
+    heirs = Counter(replicas[1] for replicas in placed if replicas[0] == 0)
+    assert set(heirs) == {1, 2, 3, 4}
+    assert max(heirs.values()) - min(heirs.values()) <= 1
+
+
+def test_replicas_lie_in_different_racks() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    for replicas in place(racks, 30, 3):
+        assert {racks[broker] for broker in replicas} == {"a", "b", "c"}
+        assert len(set(replicas)) == 3
+    for replicas in place(racks, 30, 5):
+        assert len(set(replicas)) == 5
+
+
+def test_uneven_racks_are_used_as_far_as_they_go() -> None:
+    racks = {1: "a", 2: "a", 3: "a", 4: "b"}
+    for replicas in place(racks, 12, 2):
+        assert 4 in replicas
+
+
+def test_later_partitions_continue_where_the_first_ended() -> None:
+    assert place(NO_RACKS, 4, 2) + place(NO_RACKS, 4, 2, first=4) == place(NO_RACKS, 8, 2)
+
+
+def test_another_topic_starts_at_another_broker() -> None:
+    assert [place(NO_RACKS, 1, 1, start=start)[0] for start in range(3)] == [[1], [2], [3]]
+
+
+def test_one_broker_holds_one_replica() -> None:
+    assert place({7: ""}, 3, 1) == [[7], [7], [7]]
+    with pytest.raises(InvalidReplicationFactor, match="2 replicas on 1 broker"):
+        place({7: ""}, 1, 2)
+    with pytest.raises(InvalidReplicationFactor, match="4 replicas on 3 brokers"):
+        place(NO_RACKS, 1, 4)
