@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from flymq.cluster.catalog import NO_LEADER, PartitionState
 from flymq.cluster.elections import adapt, change_isr, lose, move_away, prefer
 
-REPLICAS = (1, 2, 3, 4)
+REPLICAS = (1, 2, 3)
 BROKERS = st.sampled_from(REPLICAS)
 
 
@@ -36,21 +36,21 @@ class Partition(RuleBasedStateMachine):
         return self.state.leader != NO_LEADER
 
     @precondition(lambda self: self.is_led)
-    @rule(behind=st.sets(BROKERS))
-    def produce(self, behind: set[int]) -> None:
-        """The leader appends; followers copy, except those that are behind."""
+    @rule(behind=st.sets(BROKERS), gives_up=st.booleans())
+    def produce(self, behind: set[int], gives_up: bool) -> None:
+        """The leader appends; followers copy, except those that are behind. Then it may give up on these."""
         leader = self.state.leader
         self.ends[leader] += 1
         for broker in self.live - behind:
             self.ends[broker] = max(self.ends[broker], self.ends[leader])
+        if gives_up:
+            self.leader_shrinks(behind)
         self.commit()
 
     def commit(self) -> None:
-        if len(self.state.isr) >= self.min_isr and not self.state.elr:
+        if len(self.state.isr) >= self.min_isr:
             self.committed = max(self.committed, min(self.ends[broker] for broker in self.state.isr))
 
-    @precondition(lambda self: self.is_led)
-    @rule(left=st.sets(BROKERS))
     def leader_shrinks(self, left: set[int]) -> None:
         isr = set(self.state.isr) - left | {self.state.leader}
         self.change(change_isr(self.state, isr, min_isr=self.min_isr))
@@ -92,7 +92,7 @@ class Partition(RuleBasedStateMachine):
         self.change(prefer(self.state, self.live))
 
     @precondition(lambda self: self.is_led)
-    @rule(min_isr=st.integers(1, 3))
+    @rule(min_isr=st.integers(1, 2))
     def setting_changes(self, min_isr: int) -> None:
         self.min_isr = min_isr
         self.change(change_isr(self.state, self.state.isr, min_isr=min_isr))
