@@ -261,6 +261,10 @@ def parse_partition(value: bytes) -> PartitionState:
     return msgspec.json.decode(value, type=PartitionState)
 
 
+def encode_state(state: PartitionState) -> bytes:
+    return _encode(state)
+
+
 def _topic_key(topic: str) -> str:
     return f"{TOPIC_PREFIX}{topic}"
 

@@ -27,6 +27,7 @@ from flymq.cluster.catalog import (
     parse_topic,
     settings_key,
 )
+from flymq.cluster.members import Members
 from flymq.metadata.store import EventBatch, MetadataStore
 from flymq.model.errors import (
     FlyMQError,
@@ -114,8 +115,12 @@ class Image:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._has_ended = False
         self.revision = 0
+        self.members = Members()
+        """The brokers. Empty for a broker without a cluster."""
         self.watchers: list[Callable[[TopicChange], None]] = []
         """Called for every changed topic, in the order of the revisions."""
+        self.member_watchers: list[Callable[[], None]] = []
+        """Called when brokers or the controller have changed, before the watchers of topics."""
 
     # --- find
 
@@ -172,8 +177,11 @@ class Image:
         specs: dict[str, TopicSpec] = {}
         states: dict[UUID, dict[int, PartitionState]] = {}
         settings: dict[str, Overrides] = {}
+        self.members.clear()
         for found in snapshot.key_values:
-            if found.key.startswith(TOPIC_PREFIX):
+            if self.members.is_key(found.key):
+                self.members.apply(found.key, found)
+            elif found.key.startswith(TOPIC_PREFIX):
                 specs[found.key.removeprefix(TOPIC_PREFIX)] = parse_topic(found.value)
             elif found.key.startswith(PARTITION_PREFIX):
                 topic_id, number = parse_partition_key(found.key)
@@ -183,6 +191,7 @@ class Image:
         names = self._topics.keys() | specs.keys()
         self._specs, self._states, self._settings = specs, states, settings
         self._find_defaults()
+        self._tell_members()
         self._refresh(sorted(names))
         self._arrived(snapshot.revision)
 
@@ -215,8 +224,12 @@ class Image:
     def _apply(self, batch: EventBatch) -> None:
         changed: dict[str, None] = {}
         ids: set[UUID] = set()
+        members_changed = False
         for key, found in batch.events:
-            if key.startswith(TOPIC_PREFIX):
+            if self.members.is_key(key):
+                self.members.apply(key, found)
+                members_changed = True
+            elif key.startswith(TOPIC_PREFIX):
                 name = key.removeprefix(TOPIC_PREFIX)
                 if found is None:
                     self._specs.pop(name, None)
@@ -237,8 +250,14 @@ class Image:
         for topic_id in ids:
             if (topic := self._by_id.get(topic_id.bytes)) is not None:
                 changed[topic.name] = None
+        if members_changed:
+            self._tell_members()
         self._refresh(changed)
         self._arrived(batch.revision)
+
+    def _tell_members(self) -> None:
+        for watcher in self.member_watchers:
+            watcher()
 
     def _put_state(self, topic_id: UUID, number: int, state: PartitionState | None) -> None:
         states = self._states.setdefault(topic_id, {})

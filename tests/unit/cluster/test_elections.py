@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from flymq.cluster.catalog import NO_LEADER, PartitionState
 from flymq.cluster.elections import adapt, change_isr, lose, move_away, prefer
 
@@ -68,7 +70,5 @@ def test_the_preferred_leader_comes_back_when_it_is_in_sync() -> None:
 
 
 def test_a_state_of_an_older_version_has_the_same_bytes() -> None:
-    import msgspec
-
     old = b'{"isr":[1],"leader":1,"leader_epoch":0,"replicas":[1]}'
     assert msgspec.json.encode(msgspec.json.decode(old, type=PartitionState), order="sorted") == old

@@ -55,6 +55,13 @@ class MetadataServerUnsupported(MetadataError):
     hint = "Use etcd 3.5.28 or later, 3.6.9 or later, or 3.7, and list only members of one etcd cluster."
 
 
+class BrokerIdInUse(MetadataError):
+    """Another broker of the cluster has this broker id."""
+
+    code = "BROKER_ID_IN_USE"
+    hint = "Give each broker its own --id. If the data directory of this broker was replaced, stop the old one first."
+
+
 class InvalidTxn(MetadataError):
     """The metadata transaction breaks a rule of the metadata store."""
 
