@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
+from flymq.broker.replicas.replication import Replication
 from flymq.broker.safety import Safe
+from flymq.cluster.catalog import PartitionState
 from flymq.host.clock import Clock
 from flymq.host.tasks import Steps
 from flymq.model.delivery import Acks, Isolation, Persistence
@@ -103,6 +105,9 @@ class Partition:
         self._clock = clock
         self._waiting: dict[Callable[[], None], None] = {}  # in order of arrival
         self._seen_high_watermark = 0
+        self.replication: Replication | None = None
+        """Set while this broker leads a partition with several replicas."""
+        self._is_replicated = False
         self.upkeep = asyncio.Lock()
         """Held by whatever removes or replaces segments in several steps: deletion, retention, compaction."""
         self._uses = 0
@@ -129,20 +134,39 @@ class Partition:
 
     # --- role
 
-    def lead(self, epoch: int) -> None:
-        """Become the leader, with this leader epoch."""
+    def lead(self, epoch: int, state: PartitionState | None = None) -> None:
+        """Become the leader, with this leader epoch; `state` if there may be several replicas."""
         self._take_role(Role.LEADER, epoch)
         if self.log.failure is None:
             self.log.begin_epoch(epoch)  # even if no record follows: a follower may ask for its start offset
+        self._is_replicated = state is not None and len(state.replicas) > 1
+        if state is not None and self._is_replicated:
+            self.replication = Replication(
+                self.name,
+                self.log,
+                state,
+                self._flusher,
+                self.wake,
+                high_watermark=self._seen_high_watermark,
+                now_s=self._clock.monotonic_s(),
+            )
 
     def follow(self, epoch: int) -> None:
         """Become a follower of the leader of this epoch."""
         self._take_role(Role.FOLLOWER, epoch)
+        self._is_replicated = True
         self.wake()  # waiting readers get the error that another broker leads
 
     def _take_role(self, role: Role, epoch: int) -> None:
         assert epoch >= self.leader_epoch, f"{self.name}: a leader epoch never goes back"
+        if self.replication is not None:
+            self.replication.end(NotLeader(f"another broker leads {self.name} now"))
+            self.replication = None
         self.role, self.leader_epoch = role, epoch
+
+    def set_high_watermark(self, high_watermark: int) -> None:
+        """The leader has committed everything before this offset. What is not here yet does not count."""
+        self._seen_high_watermark = max(self._seen_high_watermark, min(high_watermark, self.log.end_offset))
 
     @property
     def leads(self) -> bool:
@@ -173,9 +197,15 @@ class Partition:
         """Append batches, also transactional ones: the caller has checked the transaction and its producer."""
         if self.role is not Role.LEADER:
             self.check_leads()
-        log = self.log
+        log, replication = self.log, self.replication
+        if replication is not None and acks is Acks.ALL:
+            replication.check_enough()
         written = log.append(batches, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
         written.start_offset = log.start_offset
+        if replication is not None:
+            written.safe = replication.appended(log.end_offset, acks)
+            self.wake()  # followers
+            return written
         is_fsync_topic = log.config.persistence is Persistence.FSYNC
         if (acks is Acks.ALL or is_fsync_topic) and isinstance(log, Log) and log.durable_offset <= written.last_offset:
             written.safe = self._flusher.durable(log, written.last_offset + 1)
@@ -198,6 +228,8 @@ class Partition:
         """End a transaction in this partition."""
         self.check_leads()
         self.log.append_marker(encode_marker(marker), leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
+        if self.replication is not None:
+            self.replication.appended(self.log.end_offset, Acks.LEADER)
         self.wake()
 
     def open_epoch(self, producer_id: int) -> int | None:
@@ -206,8 +238,10 @@ class Partition:
         return None if producer is None or producer.open_since is None else producer.epoch
 
     def safe(self) -> Safe:
-        """Return when everything appended so far is durable."""
+        """Return when everything appended so far is durable, and committed if there are several replicas."""
         log = self.log
+        if self.replication is not None:
+            return self.replication.committed(log.end_offset)
         if not isinstance(log, Log) or log.durable_offset >= log.end_offset:
             return None
         durable = self._flusher.durable(log, log.end_offset)
@@ -227,9 +261,15 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Consumers see the records before it. In an `fsync` topic only durable records are."""
+        """Consumers see the records before it: those that every in-sync replica has. In an `fsync` topic only durable
+        records are."""
         log = self.log
-        found = log.durable_offset if log.config.persistence is Persistence.FSYNC else log.end_offset
+        if self.replication is not None:
+            found = self.replication.high_watermark
+        elif self._is_replicated:
+            return self._seen_high_watermark
+        else:
+            found = log.durable_offset if log.config.persistence is Persistence.FSYNC else log.end_offset
         assert found >= self._seen_high_watermark, f"{self.name}: the high watermark never moves back"
         self._seen_high_watermark = found
         return found

@@ -1,0 +1,139 @@
+"""How the records of a leader are committed: its followers fetch them, the high watermark moves, acks=all is answered.
+
+The leader's own position is the end of its log; in an `fsync` topic, and while it alone is in sync, what is on its
+disk. So a record that is acknowledged with acks=all is at least in the page caches of two brokers, or on a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from flymq.broker.replicas.followers import Followers
+from flymq.broker.safety import Safe
+from flymq.cluster.catalog import PartitionState
+from flymq.model.delivery import Acks, Persistence
+from flymq.model.errors import FlyMQError, NotEnoughReplicas
+from flymq.model.names import TopicPartition
+from flymq.storage.data_directory import PartitionLog
+from flymq.storage.flusher import Flusher
+from flymq.storage.log import Log
+
+
+class Replication:
+    """The leader's part, in one leader epoch."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        log: PartitionLog,
+        state: PartitionState,
+        flusher: Flusher,
+        on_advance: Callable[[], None],
+        *,
+        high_watermark: int,
+        now_s: float,
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._flusher = flusher
+        self._on_advance = on_advance
+        self._leader = state.leader
+        self._unacknowledged: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.followers = Followers(
+            state.leader,
+            state.replicas,
+            state.isr,
+            epoch_start=log.end_offset,
+            high_watermark=high_watermark,
+            now_s=now_s,
+        )
+        self.state = state
+        self.advance()
+
+    @property
+    def high_watermark(self) -> int:
+        return self.followers.high_watermark
+
+    @property
+    def _min_isr(self) -> int:
+        return self._log.config.min_insync_replicas
+
+    def check_enough(self) -> None:
+        """Raise an error if a record could not be committed: too few replicas are in sync."""
+        count = len(self.followers.isr)
+        if count < self._min_isr:
+            raise NotEnoughReplicas(f"{self._name} has {count} in-sync replicas, and needs {self._min_isr}")
+
+    def appended(self, end_offset: int, acks: Acks) -> Safe:
+        """Records up to here are in the log; return when they are acknowledged."""
+        flushed = self._flush(end_offset) if self._needs_disk else None
+        self.advance()
+        if acks is not Acks.ALL:
+            # An fsync topic acknowledges nothing before it is on the leader's disk.
+            return flushed if self._is_fsync else None
+        if self.high_watermark >= end_offset:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unacknowledged.append((end_offset, future))
+        return future
+
+    def committed(self, end_offset: int) -> Safe:
+        """Return when everything before this offset is committed."""
+        return self.appended(end_offset, Acks.ALL)
+
+    def fetched(self, broker: int, broker_epoch: int, offset: int, durable_offset: int, now_s: float) -> None:
+        """A follower has everything before `offset`."""
+        self.followers.fetched(broker, broker_epoch, offset, durable_offset, self._log.end_offset, now_s)
+        self.advance()
+
+    def changed(self, state: PartitionState, now_s: float) -> None:
+        """The metadata store has another state, of the same leader epoch."""
+        self.state = state
+        self.followers.set_replicas(state.replicas, now_s)
+        self.followers.set_isr(state.isr)
+        if self._needs_disk and isinstance(self._log, Log) and self._log.durable_offset < self._log.end_offset:
+            self._flush(self._log.end_offset)
+        self.advance()
+
+    def advance(self) -> None:
+        """Move the high watermark, and acknowledge what it has passed."""
+        log = self._log
+        own = log.durable_offset if self._needs_disk else log.end_offset
+        # What was left out while too few were in sync may be used as a leader, until the store says otherwise.
+        if self.state.elr or not self.followers.advance(own, min_isr=self._min_isr, is_durable=self._is_fsync):
+            return
+        waiting = self._unacknowledged
+        while waiting and waiting[0][0] <= self.high_watermark:
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+        self._on_advance()
+
+    def end(self, error: FlyMQError) -> None:
+        """This broker does not lead any more: whether these records are committed is not known here."""
+        waiting, self._unacknowledged = self._unacknowledged, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # mark the exception as retrieved: the client may be gone
+
+    @property
+    def _is_fsync(self) -> bool:
+        return self._log.config.persistence is Persistence.FSYNC
+
+    @property
+    def _needs_disk(self) -> bool:
+        """Whether what this broker has counts only when it is on its disk."""
+        return isinstance(self._log, Log) and (self._is_fsync or self.followers.isr == {self._leader})
+
+    def _flush(self, end_offset: int) -> asyncio.Future[None]:
+        assert isinstance(self._log, Log)
+        flushed = self._flusher.durable(self._log, end_offset)
+        flushed.add_done_callback(self._synced)
+        return flushed
+
+    def _synced(self, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self.advance()
