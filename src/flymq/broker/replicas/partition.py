@@ -306,6 +306,10 @@ class Partition:
             aborted = [entry[:2] for entry in log.aborted_between(offset, end_offset)]
         return PartitionRead(self.name, found, high_watermark, last_stable_offset, log.start_offset, aborted)
 
+    def read_for_replica(self, offset: int, *, bytes_max: int) -> Slice | None:
+        """Return whole batches for a follower, at least one if there is any."""
+        return self.log.read(offset, bytes_max=bytes_max)
+
     def find_earliest(self) -> TimedOffset:
         """Return the log start offset, with the leader epoch of the record there."""
         start_offset = self.log.start_offset
