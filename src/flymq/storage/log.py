@@ -451,6 +451,15 @@ class Log:
         self.restart_if_empty()
         self._check_offsets()
 
+    def restart_at(self, start_offset: int) -> None:
+        """Drop everything and continue at a later offset, as a follower does when its leader has deleted the rest."""
+        assert start_offset > self.end_offset, f"{self.name} ends at {self.end_offset}, not before {start_offset}"
+        with self._offline_on_failure():
+            self.start_offset = start_offset
+            self.restart_if_empty()
+            self.durable_offset = self.end_offset
+            self._check_offsets()
+
     def restart_if_empty(self) -> None:
         """Continue at the start offset when all batches lie before it; the last one may even end before it."""
         if self.end_offset < self.start_offset or (self.end_offset == self.start_offset and self._active.size):

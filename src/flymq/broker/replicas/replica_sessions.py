@@ -97,19 +97,17 @@ class ReplicaSession:
             self._followed[name] = followed
         followed.position = position
         followed.has_failed = False
-        if (diverging := _divergence(partition, position)) is not None:
+        if (failed := _refusal(partition, position)) is not None:
             followed.has_failed = True
-            self._failed[name] = ReplicaRead(name, diverging=diverging)
+            self._failed[name] = failed
             return
         self._failed.pop(name, None)
-        if position.offset < partition.start_offset:
-            raise OffsetOutOfRange(f"{name} starts at offset {partition.start_offset}, not {position.offset}")
         if partition.replication is not None:
             partition.replication.fetched(
                 self.broker, self.broker_epoch, position.offset, position.durable_offset, now_s
             )
         partition.wait(followed.wake)
-        if partition.log.end_offset > position.offset:
+        if partition.log.end_offset > position.offset or partition.high_watermark != followed.told_high_watermark:
             self._ready[name] = None
         else:
             self._ready.pop(name, None)
@@ -184,7 +182,7 @@ class ReplicaSession:
         try:
             found = partition.read_for_replica(position.offset, bytes_max=bytes_max)
         except FlyMQError as error:
-            return ReplicaRead(partition.name, error=error)
+            return ReplicaRead(partition.name, start_offset=partition.start_offset, error=error)
         return ReplicaRead(partition.name, found, partition.high_watermark, partition.start_offset)
 
     def close(self) -> None:
@@ -193,12 +191,23 @@ class ReplicaSession:
             self._forget(name)
 
 
+def _refusal(partition: Partition, position: Position) -> ReplicaRead | None:
+    """Return what a follower is told that cannot go on from its position."""
+    name, start_offset = partition.name, partition.start_offset
+    if position.offset < start_offset:
+        error = OffsetOutOfRange(f"{name} starts at offset {start_offset}, not {position.offset}")
+        return ReplicaRead(name, start_offset=start_offset, error=error)
+    diverging = _divergence(partition, position)
+    return None if diverging is None else ReplicaRead(name, diverging=diverging)
+
+
 def _divergence(partition: Partition, position: Position) -> tuple[int, int] | None:
     """Return up to where the follower may have the same records, if it has others after that."""
+    end_offset = partition.log.end_offset
     if position.last_epoch == NO_EPOCH:
-        return None
+        return None if position.offset <= end_offset else (NO_EPOCH, end_offset)
     found = partition.end_of_epoch(position.last_epoch)
     if found is None:
         return NO_EPOCH, partition.start_offset
-    epoch, end_offset = found
-    return None if epoch == position.last_epoch and end_offset >= position.offset else (epoch, end_offset)
+    epoch, epoch_end = found
+    return None if epoch == position.last_epoch and epoch_end >= position.offset else (epoch, epoch_end)
