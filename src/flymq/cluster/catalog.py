@@ -30,6 +30,7 @@ from flymq.metadata.store import (
     Get,
     MetadataStore,
     Put,
+    TxnResult,
     has_value,
     is_absent,
     modified_at,
@@ -189,6 +190,22 @@ class Catalog:
                     revision = max(revision, await self.raise_leader_epochs(dict([one])))
             revision = max(revision, result.revision)
         return revision
+
+    async def change_state(
+        self,
+        topic_id: UUID,
+        partition: int,
+        before: PartitionState,
+        after: PartitionState,
+        only_if: Sequence[Compare] = (),
+    ) -> TxnResult:
+        """Change the state of one partition, unless it was changed concurrently."""
+        key = partition_key(topic_id, partition)
+        return await self._store.txn([has_value(key, _encode(before)), *only_if], [_put(key, after)])
+
+    async def revision(self) -> int:
+        """Return the revision of the store: what is in it now is known to whoever has reached that."""
+        return (await self._store.range("cluster")).revision
 
     async def _put_partitions(
         self, topic_id: UUID, first: int, partitions: Sequence[PartitionState], only_if: Sequence[Compare] = ()

@@ -131,6 +131,11 @@ class Followers:
             if broker in self._isr:
                 if follower.end_offset >= end_offset or now_s - follower.caught_up_s <= lag_max_s:
                     wanted.add(broker)
-            elif follower.end_offset >= max(self.high_watermark, self._epoch_start):
+            elif self.has_caught_up(broker):
                 wanted.add(broker)
         return None if wanted == self._isr else frozenset(wanted)
+
+    def has_caught_up(self, broker: int) -> bool:
+        """Whether it has everything that is committed, and all that was there when the leader began."""
+        follower = self._by_broker.get(broker)
+        return follower is not None and follower.end_offset >= max(self.high_watermark, self._epoch_start)

@@ -31,6 +31,7 @@ class Replication:
         state: PartitionState,
         flusher: Flusher,
         on_advance: Callable[[], None],
+        on_caught_up: Callable[[], None] = lambda: None,
         *,
         high_watermark: int,
         now_s: float,
@@ -39,6 +40,7 @@ class Replication:
         self._log = log
         self._flusher = flusher
         self._on_advance = on_advance
+        self._on_caught_up = on_caught_up
         self._leader = state.leader
         self._unacknowledged: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.followers = Followers(
@@ -87,6 +89,8 @@ class Replication:
         """A follower has everything before `offset`."""
         self.followers.fetched(broker, broker_epoch, offset, durable_offset, self._log.end_offset, now_s)
         self.advance()
+        if broker not in self.followers.isr and self.followers.has_caught_up(broker):
+            self._on_caught_up()
 
     def changed(self, state: PartitionState, now_s: float) -> None:
         """The metadata store has another state, of the same leader epoch."""
