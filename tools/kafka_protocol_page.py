@@ -86,7 +86,7 @@ _BEHAVIOUR = """\
   replicas are set by the broker (`groups.streams_standby_replicas`). As in Kafka 4.3 there are no static members,
   no warm-up tasks and no source topics by pattern. The topology can change when the group has no members.
 - The heartbeat of a classic member of librdkafka or Java is answered when the group rebalances, when the connection has
-  another request, or after three seconds: a new member gets its partitions at once, not after the others' next heartbeat.
+  another request, or after three seconds. So a new member gets its partitions at once, not after the next heartbeats.
 - A commit with an older member epoch is taken if the member has held the partition since then (KIP-1251).
 - Clients push metrics (KIP-714) once there is a subscription to them, a resource of the type `client-metrics` with the
   settings `metrics`, `interval.ms` and `match`. The broker asks for totals, not deltas, and shows them in
