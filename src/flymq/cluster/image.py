@@ -32,6 +32,7 @@ from flymq.metadata.store import EventBatch, MetadataStore
 from flymq.model.errors import (
     FlyMQError,
     IndeterminateResult,
+    InvalidSetting,
     PartitionNotFound,
     RevisionCompacted,
     TopicIdNotFound,
@@ -320,8 +321,19 @@ class Image:
         if found is None:
             if len(self._configs) >= _CONFIGS_MAX:
                 self._configs.clear()
-            found = self._configs[key] = self.defaults.for_topic(spec.settings)
+            found = self._configs[key] = self.defaults.for_topic(self._usable(spec.settings))
         return found
+
+    def _usable(self, overrides: Overrides) -> Overrides:
+        """Leave out what this version does not know: another one may have written it, and the topic must be served."""
+        usable: Overrides = {}
+        for name, value in overrides.items():
+            try:
+                self.defaults.with_changes({name: value})
+                usable[name] = value
+            except InvalidSetting as error:
+                logger.error("a setting of a topic is ignored: %s", error.message)
+        return usable
 
     def _arrived(self, revision: int) -> None:
         assert revision >= self.revision, "revisions only grow"

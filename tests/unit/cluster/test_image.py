@@ -67,6 +67,14 @@ async def following(**options: int) -> AsyncIterator[Followed]:
         await followed.store.close()
 
 
+async def test_a_setting_that_this_version_does_not_know_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    async with following() as followed:
+        spec = TopicSpec(FIRST, 1, 1, {"retention.ms": 5000, "of.tomorrow": 1, "segment.bytes": "many"})
+        await followed.image.until(await followed.catalog.create("orders", spec, [state()]))
+        assert followed.image.get("orders").config.retention_ms == 5000
+        assert "of.tomorrow" in caplog.text and "segment.bytes" in caplog.text
+
+
 def names(topics: Sequence[Topic] | Image) -> list[str]:
     return [topic.name for topic in topics]
 
