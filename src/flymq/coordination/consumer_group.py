@@ -30,6 +30,7 @@ from flymq.coordination.entries import (
     Entry,
 )
 from flymq.coordination.group import CONSUMER, Commit, GroupLimits, GroupState, Join
+from flymq.coordination.member_deadlines import find_next_deadline_s, find_overdue
 from flymq.coordination.offsets import Offsets
 from flymq.coordination.subscriptions import parse_subscription
 from flymq.coordination.topic_pattern import TopicPattern
@@ -321,17 +322,12 @@ class ConsumerGroup:
         return [(ConsumerMemberKey(self.name, member_id), value)]
 
     def overdue(self, now_s: float) -> list[str]:
-        """Return the members that timed out: no heartbeat in a session, or no revocation in the rebalance timeout."""
-        return [
-            name
-            for name, member in self.members.items()
-            if any(at_s is not None and at_s <= now_s for at_s in (member.deadline_s, member.revoke_until_s))
-        ]
+        """Return the members that timed out."""
+        return find_overdue(self.members, now_s)
 
     def next_deadline_s(self) -> float | None:
         """Return the next deadline of the group; None: there is none."""
-        times = [at_s for member in self.members.values() for at_s in (member.deadline_s, member.revoke_until_s)]
-        return min((at_s for at_s in times if at_s is not None), default=None)
+        return None if self.is_dead else find_next_deadline_s(self.members)
 
     # --- members of the classic protocol: group_migration.py
 

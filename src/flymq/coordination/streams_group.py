@@ -30,6 +30,7 @@ from flymq.coordination.entries import (
     TopologyValue,
 )
 from flymq.coordination.group import Commit, GroupLimits, GroupState
+from flymq.coordination.member_deadlines import find_next_deadline_s, find_overdue
 from flymq.coordination.offsets import Offsets
 from flymq.coordination.streams_assignor import assign_tasks
 from flymq.coordination.streams_topology import Configured, Status, check_topology, configure
@@ -186,17 +187,12 @@ class StreamsGroup:
         member.deadline_s = now_s + self.limits.consumer_session_timeout_ms / 1000
 
     def overdue(self, now_s: float) -> list[str]:
-        """Return the members that timed out: no heartbeat in a session, or no revocation in the rebalance timeout."""
-        return [
-            name
-            for name, member in self.members.items()
-            if any(at_s is not None and at_s <= now_s for at_s in (member.deadline_s, member.revoke_until_s))
-        ]
+        """Return the members that timed out."""
+        return find_overdue(self.members, now_s)
 
     def next_deadline_s(self) -> float | None:
         """Return the next deadline of the group; None: there is none."""
-        times = [at_s for member in self.members.values() for at_s in (member.deadline_s, member.revoke_until_s)]
-        return min((at_s for at_s in times if at_s is not None), default=None)
+        return find_next_deadline_s(self.members)
 
     # --- check requests
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from flymq.broker.coordinators.deadlines import Deadlines
-from flymq.broker.coordinators.group_limits import limits_of
+from flymq.broker.coordinators.heartbeat_groups import HeartbeatGroups
 from flymq.broker.coordinators.state_log import StateLog
 from flymq.broker.safety import Safe
 from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import IS_AWAY, JOINS, LEAVES, ConsumerGroup, Heartbeat
-from flymq.coordination.entries import Entry
 from flymq.coordination.group import GroupLimits, Join
 from flymq.coordination.group_migration import decide_downgrade
 from flymq.coordination.groups import GroupTable
@@ -35,8 +33,11 @@ class Place:
     assignment: tuple[TopicPartition, ...] | None = None
 
 
-class ConsumerGroups:
-    """Membership in groups of this type; `Groups` has their offsets."""
+class ConsumerGroups(HeartbeatGroups[ConsumerGroup]):
+    """Membership in consumer groups."""
+
+    group_type = ConsumerGroup
+    settings_prefix = "consumer"
 
     def __init__(
         self,
@@ -49,29 +50,16 @@ class ConsumerGroups:
         assigned: Callable[[ConsumerGroup], None],
     ) -> None:
         """`migrated` is called when a group with members has changed its type, `assigned` after every assignment."""
-        self.limits = limits
+        super().__init__(log, image, clock, limits)
         self._migrated = migrated
         self._assigned = assigned
-        self._log = log
-        self._image = image
-        self._clock = clock
         self._entropy = entropy
-        self._deadlines = Deadlines(clock, self._look_at)
-        self._unassigned: set[str] = set()  # groups whose new targets could not be written
-        self.rebalances = 0
-        """Number of changes of target assignments since the start."""
 
     def loaded(self, table: GroupTable) -> None:
         """Continue after the log was replayed."""
         for group in table:
             if isinstance(group, ConsumerGroup) and group.members and not self._downgrade(group):
                 self._assign(group)
-
-    def close(self) -> None:
-        self._deadlines.close()
-
-    def limits_of(self, name: str) -> GroupLimits:
-        return limits_of(self.limits, self._image, name, type_="consumer")
 
     def heartbeat(self, name: str, beat: Heartbeat) -> tuple[Place, Safe]:
         """Process a heartbeat, by which a member joins, stays, changes or leaves."""
@@ -177,33 +165,6 @@ class ConsumerGroups:
             self._remove(group, [beat.member_id])
         return Place(beat.member_id, beat.epoch)
 
-    def _look_at(self, name: str) -> float | None:
-        """Remove the members that timed out; return the next deadline."""
-        table = self._log.find_table(self._log.number_of(name))
-        group = None if table is None else table.find(name)
-        if not isinstance(group, ConsumerGroup):
-            return None
-        if overdue := group.overdue(self._clock.monotonic_s()):
-            self._remove(group, overdue)
-        elif name in self._unassigned:
-            self._assign(group)
-        return None if group.is_dead else group.next_deadline_s()
-
-    def _assign(self, group: ConsumerGroup) -> None:
-        if entries := group.decide_targets(self._image.partition_counts(), self._clock.now_ms()):
-            self._unassigned.add(group.name)  # unless this write succeeds
-            self._write(group.name, entries)
-            self.rebalances += 1
-        self._unassigned.discard(group.name)
-        self._watch(group)
-
-    def _write(self, name: str, entries: Sequence[Entry]) -> None:
-        self._log.write(self._log.number_of(name), entries)
-
-    def _safe(self, name: str) -> Safe:
-        return self._log.safe(self._log.number_of(name))
-
     def _watch(self, group: ConsumerGroup) -> None:
-        group.begin_sessions(self._clock.monotonic_s())
-        self._deadlines.set(group.name, group.next_deadline_s())
+        super()._watch(group)
         self._assigned(group)

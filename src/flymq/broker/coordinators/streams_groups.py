@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flymq.broker.coordinators.deadlines import Deadlines
-from flymq.broker.coordinators.group_limits import limits_of
-from flymq.broker.coordinators.state_log import StateLog
+from flymq.broker.coordinators.heartbeat_groups import HeartbeatGroups
 from flymq.broker.safety import Safe
-from flymq.cluster.image import Image
 from flymq.coordination.consumer_group import LEAVES
-from flymq.coordination.entries import Entry, InternalTopicValue, TasksValue
-from flymq.coordination.group import GroupLimits
+from flymq.coordination.entries import InternalTopicValue, TasksValue
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.streams_group import StreamsGroup, StreamsHeartbeat
 from flymq.coordination.streams_topology import Status
-from flymq.host.clock import Clock
 from flymq.model.errors import InvalidRequest
 from flymq.model.names import TopicPartition
 
@@ -46,27 +41,17 @@ class StreamsPlace:
     """The heartbeat interval of the group."""
 
 
-class StreamsGroups:
-    """Membership in groups of this type; `Groups` has their offsets."""
+class StreamsGroups(HeartbeatGroups[StreamsGroup]):
+    """Membership in streams groups."""
 
-    def __init__(self, log: StateLog[GroupTable], image: Image, clock: Clock, limits: GroupLimits) -> None:
-        self.limits = limits
-        self._log = log
-        self._image = image
-        self._clock = clock
-        self._deadlines = Deadlines(clock, self._look_at)
-        self._unassigned: set[str] = set()  # groups whose new targets could not be written
-        self.rebalances = 0
-        """Number of changes of target assignments since the start."""
+    group_type = StreamsGroup
+    settings_prefix = "streams"
 
     def loaded(self, table: GroupTable) -> None:
         """Continue after the log was replayed."""
         for group in table:
             if isinstance(group, StreamsGroup) and group.members:
                 self._assign(group)
-
-    def close(self) -> None:
-        self._deadlines.close()
 
     def heartbeat(self, name: str, beat: StreamsHeartbeat) -> tuple[StreamsPlace, Safe]:
         """Process a heartbeat, by which a member joins, stays, changes or leaves."""
@@ -79,7 +64,7 @@ class StreamsGroups:
             self._write(name, entries)
         group = table.get(name)
         assert isinstance(group, StreamsGroup)
-        group.limits = limits_of(self.limits, self._image, name, type_="streams")
+        group.limits = self.limits_of(name)
         if beat.shuts_down:
             group.shut_down_by = group.shut_down_by or beat.member_id
         if beat.epoch == LEAVES:
@@ -131,38 +116,8 @@ class StreamsGroups:
             if member.value.endpoint is not None
         ]
 
-    def _look_at(self, name: str) -> float | None:
-        """Remove the members that timed out; return the next deadline."""
-        table = self._log.find_table(self._log.number_of(name))
-        group = None if table is None else table.find(name)
-        if not isinstance(group, StreamsGroup):
-            return None
-        if overdue := group.overdue(self._clock.monotonic_s()):
-            self._remove(group, overdue)
-        elif name in self._unassigned:
-            self._assign(group)
-        return group.next_deadline_s()
-
     def _remove(self, group: StreamsGroup, member_ids: Sequence[str]) -> None:
         self._write(group.name, [entry for member_id in member_ids for entry in group.decide_leave(member_id)])
         if not group.members:
             group.shut_down_by = ""
         self._assign(group)
-
-    def _assign(self, group: StreamsGroup) -> None:
-        if entries := group.decide_targets(self._image.partition_counts(), self._clock.now_ms()):
-            self._unassigned.add(group.name)  # unless this write succeeds
-            self._write(group.name, entries)
-            self.rebalances += 1
-        self._unassigned.discard(group.name)
-        self._watch(group)
-
-    def _write(self, name: str, entries: Sequence[Entry]) -> None:
-        self._log.write(self._log.number_of(name), entries)
-
-    def _safe(self, name: str) -> Safe:
-        return self._log.safe(self._log.number_of(name))
-
-    def _watch(self, group: StreamsGroup) -> None:
-        group.begin_sessions(self._clock.monotonic_s())
-        self._deadlines.set(group.name, group.next_deadline_s())
