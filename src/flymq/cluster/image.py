@@ -45,6 +45,7 @@ from flymq.model.topic_config import BROKER_DEFAULT, TopicConfig
 logger = logging.getLogger(__name__)
 
 ALL_KEYS = ""
+_PATIENCE_S = 1.0
 _CONFIGS_MAX = 1_000
 
 
@@ -175,6 +176,8 @@ class Image:
     async def load(self) -> None:
         """Read everything at one revision."""
         snapshot = await self._store.range(ALL_KEYS)
+        if 0 < snapshot.revision <= self.revision:
+            return  # changes have arrived meanwhile
         specs: dict[str, TopicSpec] = {}
         states: dict[UUID, dict[int, PartitionState]] = {}
         settings: dict[str, Overrides] = {}
@@ -202,7 +205,8 @@ class Image:
             while True:
                 try:
                     async for batch in self._store.watch(ALL_KEYS, from_revision=self.revision + 1):
-                        self._apply(batch)
+                        if batch.revision > self.revision:  # else it was read meanwhile
+                            self._apply(batch)
                     return
                 except RevisionCompacted:
                     await self.load()
@@ -220,7 +224,12 @@ class Image:
             raise _nothing_arrives()
         arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((revision, arrived))
-        await arrived
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await arrived
+        except TimeoutError:
+            # A txn that changed nothing returns the revision of the store, which may be that of somebody else's key.
+            await self.load()
 
     def _apply(self, batch: EventBatch) -> None:
         changed: dict[str, None] = {}
