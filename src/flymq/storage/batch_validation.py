@@ -49,7 +49,8 @@ _BROKERS_BITS = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
 _COMPRESSION_MAX = int(max(Compression))
 
 DECOMPRESSED_BYTES_MAX = 64 << 20
-"""Limit of the decompressed size of a new batch: that of a request by default, and half of what our readers take."""
+"""Limit of the decompressed size of a new batch, and of how much the batches of a request grow together when their
+compression changes: that of a request by default, and half of what our readers take."""
 
 CHECK_COST_MAX = 1 << 20
 """The largest cost that is counted exactly: about 2 ms for gzip, which is the slowest, or the smallest records."""
@@ -181,22 +182,34 @@ def check_cost(batches: Buffer) -> int:
 
 
 def must_recompress(batches: Buffer, config: TopicConfig) -> bool:
-    """Whether a batch has another compression than its topic. Of several batches, the first one tells."""
-    if config.compression is TopicCompression.PRODUCER or len(batches) < HEADER_SIZE:
+    """Whether one of these batches has another compression than its topic. Of very many, only the first are looked at:
+    they are to be checked in a thread in any case."""
+    if config.compression is TopicCompression.PRODUCER:
         return False
-    return batches[ATTRIBUTES_AT + 1] & COMPRESSION_MASK != _CODECS[config.compression]
+    wanted, position, size = _CODECS[config.compression], 0, len(batches)
+    while size - position >= HEADER_SIZE:
+        if position > CHECK_COST_MAX or batches[position + ATTRIBUTES_AT + 1] & COMPRESSION_MASK != wanted:
+            return True
+        position += LENGTH_END + int.from_bytes(batches[position + 8 : position + LENGTH_END])
+    return False
 
 
 def check_in_thread(batches: bytes, config: TopicConfig, now_ms: int) -> CheckedBatches:
     """Do for batches that take long what `admit` does for others: check their records, correct what must be."""
     checked: list[Buffer] = []
-    position = 0
+    position, grown_bytes = 0, 0
     while position < len(batches):
         header = check_batch(batches, position)
         _check_from_client(header, config)
         batch = memoryview(batches)[position : position + header.size]
         changed = _prepare(batch, header, config, now_ms)
         checked.append(batch if changed is None else changed)
+        grown_bytes += len(checked[-1]) - header.size
+        if grown_bytes > DECOMPRESSED_BYTES_MAX:  # kept until all are checked, so the memory they take has a limit
+            raise MessageTooLarge(
+                f"with compression.type {config.compression.value} the batches of this request grow by more than "
+                f"{DECOMPRESSED_BYTES_MAX} bytes"
+            )
         position += header.size
     return CheckedBatches(b"".join(checked))
 

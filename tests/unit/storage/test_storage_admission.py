@@ -331,6 +331,22 @@ def test_a_batch_that_is_too_large_without_its_compression_is_refused() -> None:
     refused(MessageTooLarge, sent, settings(compression_type="uncompressed", max_message_bytes=20_000))
 
 
+def test_a_later_batch_of_another_compression_is_found_behind_one_that_fits() -> None:
+    config = settings(compression_type="zstd")
+    fits = bytes(encode_batch([(b"k", b"v" * 1_000)], timestamp_ms=NOW_MS, compression=Compression.ZSTD))
+    assert not must_recompress(fits + fits, config)
+    assert must_recompress(fits + fits + batch("x"), config)
+    assert not must_recompress(fits + fits[:40], config)  # torn: refused when it is checked
+
+
+def test_many_small_batches_cannot_grow_without_limit_when_their_compression_is_taken_away() -> None:
+    small = bytes(encode_batch([(b"k", b"v" * 1_000_000)], timestamp_ms=NOW_MS, compression=Compression.ZSTD))
+    config = settings(compression_type="uncompressed")
+    assert len(check_in_thread(small * 2, config, NOW_MS)) > 2_000_000
+    with pytest.raises(MessageTooLarge, match="grow"):
+        check_in_thread(small * 100, config, NOW_MS)
+
+
 def test_a_wrong_latest_time_is_corrected_together_with_the_compression() -> None:
     sent = changed(bytes(encode_batch([(b"k", b"v" * 500)], timestamp_ms=NOW_MS)), 35, ">q", 5)
     _, log = open_simulated(settings(compression_type="lz4"))
