@@ -7,6 +7,7 @@ match        client_id=billing-.*, client_software_name=librdkafka          all 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -84,7 +85,7 @@ def _parse_prefixes(text: str) -> tuple[str, ...]:
 
 
 def _parse_interval(text: str) -> int:
-    if not text.isdecimal() or not INTERVAL_MS_MIN <= int(text) <= INTERVAL_MS_MAX:
+    if not re.fullmatch("[0-9]{1,9}", text) or not INTERVAL_MS_MIN <= int(text) <= INTERVAL_MS_MAX:
         raise InvalidSetting(f"{INTERVAL} must be {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}, not {text[:20]!r}")
     return int(text)
 

@@ -70,6 +70,13 @@ def test_gauges_and_sums_are_read_with_their_attributes() -> None:
     ]
 
 
+@pytest.mark.parametrize("filler", [b"\x0a\x00", message(1, message(2, message(2, message(5, b"\x0a\x00" * 200))))])
+def test_a_message_of_very_many_tiny_fields_is_read_up_to_a_limit(filler: bytes) -> None:
+    sent = metrics(metric("lag", gauge=point(1)))
+    found = parse_metrics(sent + filler * (400_000 // len(filler)) + sent, points_max=3)
+    assert (len(found.points), found.left_out) == (1, 1)
+
+
 def test_numbers_beyond_the_limit_are_counted_and_left_out() -> None:
     found = parse_metrics(metrics(metric("lag", gauge=point(1) * 5)), points_max=3)
     assert (len(found.points), found.left_out) == (3, 2)

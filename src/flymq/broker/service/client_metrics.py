@@ -286,7 +286,8 @@ class ClientMetrics:
 def _metric_name(point: Point) -> str:
     """Return the name for Prometheus: org.apache.kafka.consumer.poll.idle.ratio → kafka_client_consumer_poll_…"""
     name = _PREFIX + _NO_LETTER.sub("_", point.name.removeprefix(_NAMESPACE))
-    name = name.removesuffix("_total")  # for counters only: a name has one type
+    while name.endswith("_total"):  # for counters only: a name has one type
+        name = name.removesuffix("_total")
     return f"{name}_total" if point.is_counter else name
 
 
@@ -295,4 +296,6 @@ def _labels(point: Point) -> str:
     shown |= {_NO_LETTER.sub("_", name): value for name, value in sorted(point.attributes.items())}
     for taken in ("client_id", "client_instance_id"):
         shown.pop(taken, None)
-    return "".join(f",{labels(**{name: value})}" for name, value in shown.items() if not name[:1].isdigit())
+    # Prometheus refuses a whole page for one label that begins with a digit, or is its own, as `__name__` is.
+    valid = {name: value for name, value in shown.items() if not name[:1].isdigit() and not name.startswith("__")}
+    return "".join(f",{labels(**{name: value})}" for name, value in valid.items())

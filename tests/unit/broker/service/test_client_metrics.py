@@ -157,6 +157,7 @@ def test_subscriptions_match_clients_and_add_up() -> None:
         {"interval.ms": "99"},
         {"interval.ms": "3600001"},
         {"interval.ms": "soon"},
+        {"interval.ms": "9" * 5_000},
         {"match": "client_id"},
         {"match": "color=red"},
         {"match": "client_id=("},
@@ -169,6 +170,25 @@ def test_a_subscription_with_an_invalid_setting_is_refused(changes: dict[str, st
         with pytest.raises(InvalidSetting):
             await service.alter(CALLER, "all", changes)
         assert service.names(CALLER) == []
+
+    in_world(scenario)
+
+
+def test_no_name_or_label_of_a_client_makes_the_page_of_metrics_invalid() -> None:
+    async def scenario(world: World, service: ClientMetrics) -> None:
+        await subscribe(service)
+        instance_id, wanted = service.get(CALLER, MetricsClient(NOBODY, "x"))
+        labelled = [attribute(7, name, message(1, "v")) for name in ("__name__", "1st", "client.id", "é", "ok")]
+        sent = metrics(
+            metric("a.total.total", gauge=point(1.0, *labelled)),
+            metric("a", total=point(2) + integer(2, 2) + integer(3, 1)),
+        )
+        service.pushed(CALLER, MetricsClient(instance_id, "x"), service.read(sent, Compression.NONE))
+        who = f'client_id="x",client_instance_id="{instance_id}"'
+        assert shown(service) == [
+            ("kafka_client_a", False, {f'{who},ok="v",_="v"': 1.0}),
+            ("kafka_client_a_total", True, {who: 2}),
+        ]
 
     in_world(scenario)
 
