@@ -29,7 +29,7 @@ _CUMULATIVE = 2
 _ATTRIBUTES_MAX = 16
 _TEXT_BYTES_MAX = 200
 _FIELDS_MAX = 100_000
-"""Of one message, about 0.2 s to read; what follows is left out. A number has ten to twenty, but a field can have as few
+"""Of one message, about 0.2 s to read; what follows is left out. A number has ten to twenty, but a field can be as short
 as two bytes, and a kilobyte of zstd unpacks to millions of them."""
 
 Attributes = dict[str, str]

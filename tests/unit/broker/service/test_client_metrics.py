@@ -177,7 +177,7 @@ def test_a_subscription_with_an_invalid_setting_is_refused(changes: dict[str, st
 def test_no_name_or_label_of_a_client_makes_the_page_of_metrics_invalid() -> None:
     async def scenario(world: World, service: ClientMetrics) -> None:
         await subscribe(service)
-        instance_id, wanted = service.get(CALLER, MetricsClient(NOBODY, "x"))
+        instance_id, _ = service.get(CALLER, MetricsClient(NOBODY, "x"))
         labelled = [attribute(7, name, message(1, "v")) for name in ("__name__", "1st", "client.id", "é", "ok")]
         sent = metrics(
             metric("a.total.total", gauge=point(1.0, *labelled)),
