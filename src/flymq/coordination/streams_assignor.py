@@ -40,7 +40,7 @@ def assign_tasks(
     if members:
         work.assign_active(ordered)
         with_state = set(stateful)
-        for _ in range(standbys):
+        for _ in range(min(standbys, work.process_count - 1)):  # a process has a task at most once
             work.assign_standby([task for task in ordered if task.subtopology in with_state])
     return {
         name: TasksValue(tuple(sorted(load.active)), tuple(sorted(load.standby))) for name, load in work.loads.items()
@@ -58,6 +58,10 @@ class _Work:
                 self._standby.setdefault(task, []).append(name)
         self._full = 0  # members that have as many active tasks as the quota
         self._has: dict[str, set[TaskId]] = {load.process: set() for load in self.loads.values()}
+
+    @property
+    def process_count(self) -> int:
+        return len(self._has)
 
     def assign_active(self, tasks: list[TaskId]) -> None:
         quota = -(-len(tasks) // len(self.loads))

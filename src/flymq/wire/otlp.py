@@ -29,8 +29,8 @@ _CUMULATIVE = 2
 _ATTRIBUTES_MAX = 16
 _TEXT_BYTES_MAX = 200
 _FIELDS_MAX = 100_000
-"""Of one message, about 0.2 s to read; what follows is left out. A number has ten to twenty, but a field can be as short
-as two bytes, and a kilobyte of zstd unpacks to millions of them."""
+"""Of one message, about 0.2 s to read; what follows is left out. A number has ten to twenty, but a field can be as
+short as two bytes, and a kilobyte of zstd unpacks to millions of them."""
 
 Attributes = dict[str, str]
 Field = tuple[int, int, int | memoryview]
@@ -84,9 +84,7 @@ def _read_resource(data: memoryview, fields: _Fields, found: Metrics, points_max
                 _read_metric(_bytes(value), fields, resource, found, points_max)
 
 
-def _read_metric(
-    data: memoryview, fields: _Fields, resource: Attributes, found: Metrics, points_max: int
-) -> None:
+def _read_metric(data: memoryview, fields: _Fields, resource: Attributes, found: Metrics, points_max: int) -> None:
     name = ""
     values: list[tuple[memoryview, bool]] = []
     for number, kind, value in fields(data):

@@ -41,6 +41,11 @@ def test_standbys_are_for_tasks_with_state_and_on_another_process():
         assert len(has) == len(set(has))
 
 
+def test_more_standbys_than_other_processes_cost_no_more_work():
+    most = assign_tasks(members("a1", "b1", "c1"), tasks(4), stateful=["0"], standbys=2)
+    assert assign_tasks(members("a1", "b1", "c1"), tasks(4), stateful=["0"], standbys=(1 << 31) - 1) == most
+
+
 def test_the_standby_takes_over():
     before = assign_tasks(members("a1", "b1"), tasks(4), stateful=["0"], standbys=1)
     assert len(before["b1"].standby) == 2

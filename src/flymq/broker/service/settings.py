@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 ALL_BROKERS = ""
 """In place of a broker's id."""
 
+_GROUP_LENGTH_MAX = 32_767
+"""The longest group id in the older requests of Kafka's protocol."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileSetting:
@@ -96,6 +99,8 @@ class Settings:
         self._gate.check(caller, Operation.ALTER_CONFIGS, Resource.GROUP, group)
         if not group:
             raise InvalidRequest("the group id must not be empty: groups have no common settings")
+        if len(group) > _GROUP_LENGTH_MAX:
+            raise InvalidRequest(f"the group id has {len(group)} characters, more than {_GROUP_LENGTH_MAX}")
         old = self._image.settings_of(Scope.GROUP, group)
         given = {name: value for name, value in {**old, **changes}.items() if value is not None}
         new: Overrides = dict(parse_group_settings(given, self.group_defaults))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from flymq.gateways.kafka.config_resources import ResourceType, find_resource
@@ -122,7 +123,7 @@ async def incremental_alter_configs(
 
 
 def _repeated(names: list[tuple[int, str]]) -> set[tuple[int, str]]:
-    return {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def _check_once(resource: tuple[int, str], repeated: set[tuple[int, str]], settings: list[str]) -> None:

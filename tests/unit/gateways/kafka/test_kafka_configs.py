@@ -14,6 +14,8 @@ from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode
 from flymq.gateways.kafka.settings import Source
 from flymq.host.virtual_time import run
+from flymq.wire.kafka.apis import Api
+from flymq.wire.kafka.codec import encode_response
 from flymq.wire.kafka.messages import alter_configs as alteration
 from flymq.wire.kafka.messages import describe_configs as description
 from flymq.wire.kafka.messages import incremental_alter_configs as increment
@@ -84,6 +86,26 @@ def test_every_setting_of_a_topic_is_stored_and_shown() -> None:
         assert await alter(connection, TOPIC, "orders", *((key, SET, value) for key, value in given.items())) == DONE
         shown = values_of(kafka_connection(await world.restart()), TOPIC, "orders")
         assert {key: shown[key] for key in given} == {**given, "cleanup.policy": "compact,delete"}
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("name", ["retention.ms", "cleanup.policy", "flush.ms", "x" * 32_000])
+def test_a_refusal_that_quotes_a_very_long_value_fits_into_an_answer_of_the_first_version(name: str) -> None:
+    async def scenario(world: World, connection: KafkaConnection) -> None:
+        code, message = await alter(connection, TOPIC, "orders", (name, SET, "𝄞" * 8_000 + "x" * 24_700))
+        assert code == ErrorCode.INVALID_CONFIG
+        refused = increment.AlterConfigsResourceResponse(code, message, TOPIC, "orders")
+        answer = increment.IncrementalAlterConfigsResponse(responses=[refused])
+        assert encode_response(Api.INCREMENTAL_ALTER_CONFIGS, 0, 1, answer)
+
+    in_world(scenario)
+
+
+def test_a_group_with_a_name_longer_than_any_client_can_send_gets_no_settings() -> None:
+    async def scenario(world: World, connection: KafkaConnection) -> None:
+        code, _ = await alter(connection, GROUP, "g" * 40_000, ("consumer.session.timeout.ms", SET, "46000"))
+        assert code == ErrorCode.INVALID_REQUEST
 
     in_world(scenario)
 
