@@ -117,8 +117,12 @@ def _count_repartitions(subtopologies: tuple[SubtopologyValue, ...], existing: M
         for name in each.topics:
             readers.setdefault(name, []).append(each)
     due = deque(each for each in subtopologies if any(name in counts for name in each.topics))
-    while due:  # each repartition topic gets its number once, so this ends
+    done: set[int] = set()
+    while due:  # the first time decides: then all topics that it writes have their number
         each = due.popleft()
+        if id(each) in done:
+            continue
+        done.add(id(each))
         size = max(counts[name] for name in each.topics if name in counts)
         for sink in each.repartition_sinks:
             if sink not in counts:

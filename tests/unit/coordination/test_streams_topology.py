@@ -63,6 +63,11 @@ def test_topics_that_are_joined_must_have_the_same_size():
     assert configure(topology(REGROUP, fixed), {"users": 2, "words": 3}).status is found.status
 
 
+def test_a_topology_that_names_a_topic_very_often_is_checked_in_one_pass():
+    often = SubtopologyValue("1", repartition_sources=(InternalTopicValue("by-word"),) * 40_000)  # squared: minutes
+    check_topology(topology(REGROUP, often))
+
+
 def test_source_topics_must_exist():
     found = configure(topology(SubtopologyValue("0", ("a", "b", "c", "d", "e"))), {"a": 1})
     assert (found.status, found.is_ready) == (Status.MISSING_SOURCE_TOPICS, False)
