@@ -15,7 +15,13 @@ from flymq.broker.safety import wait_safe
 from flymq.coordination.entries import ProducerIdentity
 from flymq.coordination.transactions import EPOCH_MAX
 from flymq.host.clock import Clock
-from flymq.model.errors import CoordinatorEpochFenced, InvalidRequest, ProducerFenced, TransactionInProgress
+from flymq.model.errors import (
+    CoordinatorEpochFenced,
+    CoordinatorUnavailable,
+    InvalidRequest,
+    ProducerFenced,
+    TransactionInProgress,
+)
 from flymq.record.control import Marker, MarkerType
 
 logger = logging.getLogger(__name__)
@@ -49,6 +55,11 @@ async def abort_in_partition(
             raise TransactionInProgress(f"the transaction of {name!r} is being ended")
         await transactions.abort(name)
         return
+    if not transactions.knows_all:
+        raise CoordinatorUnavailable(
+            f"producer {known.producer_id} may have a coordinator that is on another broker, or still loads",
+            hint="Retry once all partitions of the internal topics are served here.",
+        )
     if producer.epoch > min(known.epoch + 1, EPOCH_MAX + 1):
         raise InvalidRequest(f"producer {known.producer_id} is at epoch {known.epoch}, far from {producer.epoch}")
     logger.warning("%s: aborted the hanging transaction of producer %d", partition.name, known.producer_id)

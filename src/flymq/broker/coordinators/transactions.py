@@ -341,6 +341,11 @@ class Transactions:
             raise TransactionNotFound(f"unknown transactional id {name!r}")
         return value
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether a transaction that is unknown here is unknown everywhere."""
+        return self._log.serves_all
+
     def find_owner(self, producer: ProducerIdentity) -> tuple[str, TransactionValue] | None:
         """Return the transactional id whose open or ending transaction is this producer's, and its state."""
         for name, value in self._all():

@@ -9,12 +9,20 @@ from tests.unit.broker.world import Producer, World
 
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.hanging_transactions import abort_in_partition
+from flymq.broker.coordinators.state_log import TRANSACTIONS
 from flymq.coordination.entries import ProducerIdentity
 from flymq.host.virtual_time import run
 from flymq.model.delivery import Acks, Isolation
-from flymq.model.errors import CoordinatorEpochFenced, InvalidRequest, ProducerFenced, TransactionAborted
+from flymq.model.errors import (
+    CoordinatorEpochFenced,
+    CoordinatorUnavailable,
+    InvalidRequest,
+    ProducerFenced,
+    TransactionAborted,
+)
 from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
+from flymq.record.partitioning import partition_for_key
 
 PARTS = [TopicPartition("t", number) for number in range(2)]
 HANGING = ProducerIdentity(77, 3)
@@ -83,6 +91,25 @@ def test_a_transaction_with_a_coordinator_is_aborted_in_all_its_partitions_and_i
             assert world.read(*name, Isolation.READ_COMMITTED) == []
         with pytest.raises(TransactionAborted):
             await producer.write(PARTS[1], [b"y"], Acks.ALL)
+
+    in_world(scenario)
+
+
+def test_a_transaction_whose_coordinator_is_elsewhere_or_still_loads_is_not_taken_for_a_hanging_one() -> None:
+    async def scenario(world: World, node: Broker, abort: Abort) -> None:
+        producer = Producer(world, "pay")
+        await producer.init()
+        await producer.begin()
+        await producer.write(PARTS[0], [b"x"], Acks.ALL)
+        assert producer.identity is not None
+        home = TopicPartition(TRANSACTIONS, partition_for_key(b"pay", len(node.image.get(TRANSACTIONS).partitions)))
+        await world.elect(home, 7)  # another broker
+        with pytest.raises(CoordinatorUnavailable):
+            await abort(producer.identity)
+        await world.elect(home, world.broker_id)
+        with pytest.raises(CoordinatorUnavailable):
+            await abort(producer.identity)
+        assert node.replicas.get(PARTS[0]).high_watermark == 1, "no marker: the coordinator may still commit"
 
     in_world(scenario)
 
