@@ -40,13 +40,20 @@ from flymq.model.errors import (
 )
 from flymq.model.kept_settings import KEPT_BY_TOPICS
 from flymq.model.names import TopicPartition, is_internal
-from flymq.model.topic_config import BROKER_DEFAULT, TopicConfig
+from flymq.model.topic_config import BROKER_DEFAULT, INT64_MAX, TopicConfig
 
 logger = logging.getLogger(__name__)
 
 ALL_KEYS = ""
 _PATIENCE_S = 1.0
 _CONFIGS_MAX = 1_000
+
+_INTERNAL: Overrides = {
+    "compression.type": "producer",
+    "message.timestamp.before.max.ms": INT64_MAX,
+    "message.timestamp.after.max.ms": INT64_MAX,
+}
+"""What the broker writes itself is neither refused nor compressed, whatever the defaults of topics are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,16 +328,17 @@ class Image:
             logger.error("the topic %s is not served: the metadata lacks its partitions %s", name, missing)
             return None
         partitions = tuple(states[number] for number in range(spec.partitions))
-        return Topic(name, spec, self._config_of(spec), partitions)
+        return Topic(name, spec, self._config_of(name, spec), partitions)
 
-    def _config_of(self, spec: TopicSpec) -> TopicConfig:
+    def _config_of(self, name: str, spec: TopicSpec) -> TopicConfig:
         """Return the settings of a topic. Topics with the same overrides share them: there may be thousands."""
-        key = tuple(spec.settings.items())
+        settings = {**_INTERNAL, **spec.settings} if is_internal(name) else spec.settings
+        key = tuple(settings.items())
         found = self._configs.get(key)
         if found is None:
             if len(self._configs) >= _CONFIGS_MAX:
                 self._configs.clear()
-            found = self._configs[key] = self.defaults.for_topic(self._usable(spec.settings))
+            found = self._configs[key] = self.defaults.for_topic(self._usable(settings))
         return found
 
     def _usable(self, overrides: Overrides) -> Overrides:

@@ -102,6 +102,24 @@ def test_a_refusal_that_quotes_a_very_long_value_fits_into_an_answer_of_the_firs
     in_world(scenario)
 
 
+def test_defaults_of_the_broker_do_not_say_what_it_may_write_to_its_internal_topics() -> None:
+    async def scenario(world: World, connection: KafkaConnection) -> None:
+        before = values_of(connection, TOPIC, "__consumer_offsets")
+        changes = {
+            "compression.type": "gzip",
+            "log.message.timestamp.before.max.ms": "0",
+            "log.message.timestamp.after.max.ms": "0",
+            "message.max.bytes": "100",
+            "log.cleanup.policy": "delete",
+            "log.retention.ms": "1",
+        }
+        assert await alter(connection, BROKER, "", *((key, SET, value) for key, value in changes.items())) == DONE
+        assert values_of(connection, TOPIC, "orders")["compression.type"] == "gzip"
+        assert values_of(connection, TOPIC, "__consumer_offsets") == before
+
+    in_world(scenario)
+
+
 def test_a_group_with_a_name_longer_than_any_client_can_send_gets_no_settings() -> None:
     async def scenario(world: World, connection: KafkaConnection) -> None:
         code, _ = await alter(connection, GROUP, "g" * 40_000, ("consumer.session.timeout.ms", SET, "46000"))
