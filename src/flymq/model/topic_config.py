@@ -190,11 +190,12 @@ class TopicConfig:
 
     def to_mapping(self) -> dict[str, str | int | float]:
         """Return every setting by its public name, as plain values."""
-        plain: dict[str, str | int | float] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            plain[f.metadata["name"]] = value.value if isinstance(value, Enum) else value
-        return plain
+        return {name: self.value_of(name) for name in _BY_NAME}
+
+    def value_of(self, name: str) -> str | int | float:
+        """Return one setting by its public name, as a plain value."""
+        value: Any = getattr(self, _BY_NAME[name].name)
+        return value.value if isinstance(value, Enum) else value
 
 
 _BY_NAME = {f.metadata["name"]: f for f in fields(TopicConfig)}

@@ -40,6 +40,8 @@ BROKER_NAMES = {
 }
 """Topic setting → the broker's setting that has its default. These can be changed at run time."""
 
+_BUILT_IN = TopicConfig()
+
 TOPIC_NAMES = {broker: topic for topic, broker in BROKER_NAMES.items()}
 
 _KEPT_NAMES = {
@@ -106,7 +108,7 @@ _ALWAYS = {
     "broker.rack": (None, SettingType.STRING),
     "delete.topic.enable": ("true", SettingType.BOOLEAN),
     "group.consumer.assignors": ("uniform,range", SettingType.LIST),
-    "group.coordinator.rebalance.protocols": ("classic,consumer", SettingType.LIST),
+    "group.coordinator.rebalance.protocols": ("classic,consumer,streams", SettingType.LIST),
     "log.cleaner.enable": ("true", SettingType.BOOLEAN),
     "offset.metadata.max.bytes": ("4096", SettingType.INT),
     "offsets.topic.replication.factor": ("1", SettingType.SHORT),
@@ -171,7 +173,7 @@ def origins(connection: KafkaConnection, topic_name: str) -> list[tuple[str, str
         own = settings.of_broker(connection.caller, broker)
         if topic_name in own:
             found.append((name, to_kafka(topic_name, own[topic_name]), source))
-    in_file, built_in = settings.file_defaults.to_mapping()[topic_name], TopicConfig().to_mapping()[topic_name]
+    in_file, built_in = settings.file_defaults.value_of(topic_name), _BUILT_IN.value_of(topic_name)
     if in_file != built_in:
         found.append((name, to_kafka(topic_name, in_file), Source.BROKER_FILE))
     found.append((name, to_kafka(topic_name, built_in), Source.DEFAULT))

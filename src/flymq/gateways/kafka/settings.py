@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
+from functools import cache
 from typing import Any
 
 from flymq.broker.service.topics import Topic
@@ -88,6 +89,7 @@ def described(topic: Topic, origins: Callable[[str], list[Origin]] = lambda _: [
     return found
 
 
+@cache
 def type_of(name: str) -> SettingType:
     """Return the type of a topic setting."""
     if name in KEPT_BY_TOPICS:
