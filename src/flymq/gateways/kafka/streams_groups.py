@@ -37,6 +37,8 @@ _OFFSETS_INTERVAL_MS = 60_000
 """Kafka's defaults: how far behind a warm-up task may be, and how often its offsets are sent. No warm-up tasks are
 assigned, as in Kafka."""
 
+_FAILURES_SHOWN = 3
+
 Response = wire.StreamsGroupHeartbeatResponse
 
 
@@ -76,7 +78,8 @@ async def _create_and_respond(
     response = _respond(place)
     for status in response.status or ():
         if failures and status.status_code == Status.MISSING_INTERNAL_TOPICS:
-            status.status_detail += f"; creation failed: {'; '.join(failures)}"
+            more = f"; and {len(failures) - _FAILURES_SHOWN} more" if len(failures) > _FAILURES_SHOWN else ""
+            status.status_detail += f"; creation failed: {'; '.join(failures[:_FAILURES_SHOWN])}{more}"
     return response
 
 
