@@ -194,7 +194,7 @@ class TopicConfig:
 
     def value_of(self, name: str) -> str | int | float:
         """Return one setting by its public name, as a plain value."""
-        value: Any = getattr(self, _BY_NAME[name].name)
+        value: str | int | float | Enum = getattr(self, _BY_NAME[name].name)
         return value.value if isinstance(value, Enum) else value
 
 
