@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flymq.gateways.kafka.broker_settings import BROKER_NAMES, READ_ONLY
 from flymq.gateways.kafka.settings import to_kafka
-from flymq.model.group_settings import CONSUMER_HEARTBEAT, CONSUMER_SESSION_TIMEOUT, GROUP_SETTINGS
+from flymq.model.group_settings import ACTING, GROUP_SETTINGS
 from flymq.model.kept_settings import KEPT_BY_TOPICS
 from flymq.model.topic_config import INT64_MAX, TopicConfig
 
@@ -44,7 +44,8 @@ _BROKERS = """\
 
 Describe a broker by its id, or the defaults of all brokers with an empty name. These are the defaults of topics that do
 not set the topic setting beside them. They can be altered at run time, for one broker or for all, take effect at once,
-for existing topics too, and stay over a restart. Their order: set for this broker, set for all brokers, the broker's
+for existing topics too, and stay over a restart; internal topics keep their own compression, and take what the broker
+writes whatever its time. Their order: set for this broker, set for all brokers, the broker's
 [configuration](settings.md) under `[topics.defaults]`, the default.
 """
 
@@ -55,11 +56,9 @@ These are shown for tools that look for them, and cannot be altered at run time:
 _GROUPS = """\
 ## Groups
 
-Resource type GROUP. The settings stay, also while the group has no members. Those of share groups are kept without
-effect: FlyMQ has no share groups.
+Resource type GROUP. The settings stay, also while the group has no members. Those that act have their defaults in the
+broker's [configuration](settings.md). Those of share groups are kept without effect: FlyMQ has no share groups.
 """
-
-_ACTING_FOR_GROUPS = (CONSUMER_SESSION_TIMEOUT, CONSUMER_HEARTBEAT)
 
 
 def render() -> str:
@@ -93,8 +92,8 @@ def _groups() -> Iterator[str]:
     yield "| Setting | Default | | |"
     yield "|---|---|---|---|"
     for name, setting in sorted(GROUP_SETTINGS.items()):
-        effect = "acts" if name in _ACTING_FOR_GROUPS else "kept"
-        default = "`groups.consumer_…`" if name in _ACTING_FOR_GROUPS else _shown(setting.default)
+        effect = "acts" if name in ACTING else "kept"
+        default = f"`{ACTING[name]}`" if name in ACTING else _shown(setting.default)
         yield f"| `{name}` | {default} | {effect} | {setting.text} |"
 
 

@@ -10,7 +10,18 @@ from flymq.model.typed_settings import SettingType, TypedSetting, by_name
 
 CONSUMER_SESSION_TIMEOUT = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT = "consumer.heartbeat.interval.ms"
+STREAMS_SESSION_TIMEOUT = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT = "streams.heartbeat.interval.ms"
 STREAMS_STANDBY_REPLICAS = "streams.num.standby.replicas"
+
+ACTING = {
+    CONSUMER_SESSION_TIMEOUT: "groups.consumer_session_timeout_ms",
+    CONSUMER_HEARTBEAT: "groups.consumer_heartbeat_ms",
+    STREAMS_SESSION_TIMEOUT: "groups.consumer_session_timeout_ms",
+    STREAMS_HEARTBEAT: "groups.consumer_heartbeat_ms",
+    STREAMS_STANDBY_REPLICAS: "groups.streams_standby_replicas",
+}
+"""The settings that have an effect → their default in the broker's configuration. All others are only kept."""
 
 _TIMEOUT_MS_MIN = 1_000
 _HEARTBEAT_MS_MIN = 10
@@ -48,7 +59,7 @@ GROUP_SETTINGS = by_name(
             "streams.initial.rebalance.delay.ms",
             SettingType.INT,
             "3000",
-            "How long a new streams group waits for more members before its first rebalance.",
+            "Kafka: how long a new streams group waits for more members. Here the first one gets its tasks at once.",
         ),
         TypedSetting(
             STREAMS_STANDBY_REPLICAS,

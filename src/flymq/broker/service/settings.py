@@ -13,7 +13,14 @@ from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
 from flymq.cluster.catalog import Catalog, Overrides, Scope
 from flymq.cluster.image import Image
 from flymq.model.errors import InvalidRequest
-from flymq.model.group_settings import CONSUMER_HEARTBEAT, CONSUMER_SESSION_TIMEOUT, parse_group_settings
+from flymq.model.group_settings import (
+    CONSUMER_HEARTBEAT,
+    CONSUMER_SESSION_TIMEOUT,
+    STREAMS_HEARTBEAT,
+    STREAMS_SESSION_TIMEOUT,
+    STREAMS_STANDBY_REPLICAS,
+    parse_group_settings,
+)
 from flymq.model.topic_config import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -90,6 +97,9 @@ class Settings:
         return {
             CONSUMER_SESSION_TIMEOUT: str(limits.consumer_session_timeout_ms),
             CONSUMER_HEARTBEAT: str(limits.consumer_heartbeat_ms),
+            STREAMS_SESSION_TIMEOUT: str(limits.consumer_session_timeout_ms),
+            STREAMS_HEARTBEAT: str(limits.consumer_heartbeat_ms),
+            STREAMS_STANDBY_REPLICAS: str(limits.streams_standby_replicas),
         }
 
     async def alter_group(

@@ -120,6 +120,17 @@ def test_defaults_of_the_broker_do_not_say_what_it_may_write_to_its_internal_top
     in_world(scenario)
 
 
+def test_defaults_of_groups_are_shown_as_the_broker_applies_them() -> None:
+    async def scenario(world: World, connection: KafkaConnection) -> None:
+        limits, shown = world.node.groups.streams.limits, values_of(connection, GROUP, "billing")
+        for type_ in ("consumer", "streams"):
+            assert shown[f"{type_}.session.timeout.ms"] == str(limits.consumer_session_timeout_ms)
+            assert shown[f"{type_}.heartbeat.interval.ms"] == str(limits.consumer_heartbeat_ms)
+        assert shown["streams.num.standby.replicas"] == str(limits.streams_standby_replicas)
+
+    in_world(scenario)
+
+
 def test_a_group_with_a_name_longer_than_any_client_can_send_gets_no_settings() -> None:
     async def scenario(world: World, connection: KafkaConnection) -> None:
         code, _ = await alter(connection, GROUP, "g" * 40_000, ("consumer.session.timeout.ms", SET, "46000"))
