@@ -101,6 +101,34 @@ def test_a_member_whose_connection_breaks_before_it_knew_its_id_leaves_no_member
     in_world(scenario)
 
 
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def rebalancing(self) -> None:
+        self.heard.append("rebalancing")
+
+    def removed(self) -> None:
+        self.heard.append("removed")
+
+
+def test_who_listens_for_a_member_hears_of_a_rebalance_though_another_listener_of_it_has_stopped() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        first = await join(node)
+        old, new = Listener(), Listener()  # of two connections
+        node.groups.listen("g", first.member_id, old)
+        node.groups.listen("g", first.member_id, new)
+        node.groups.stop_listening("g", old)
+        second = asyncio.ensure_future(join(node))
+        await asyncio.sleep(0)
+        assert (old.heard, new.heard) == ([], ["rebalancing"])
+        await asyncio.sleep(30)  # it has not joined again
+        assert new.heard == ["rebalancing", "removed"]
+        await second
+
+    in_world(scenario)
+
+
 def test_a_member_that_knows_its_id_may_come_back_after_its_connection_broke() -> None:
     async def scenario(world: World, node: Broker) -> None:
         first, second = await asyncio.gather(join(node), join(node))

@@ -101,7 +101,7 @@ class Groups:
         """Membership in streams groups."""
         self._unanswered: dict[str, Unanswered] = {}
         self._until_stable: dict[str, dict[asyncio.Future[None], None]] = {}
-        self._listeners: dict[str, dict[str, MemberListener]] = {}  # group → member id → listener
+        self._listeners: dict[str, dict[MemberListener, str]] = {}  # group → listener → member id
         self._deadlines = Deadlines(clock, self._look_at)
         self._lag_meter = LagMeter(clock)
         self._is_closed = False
@@ -136,7 +136,7 @@ class Groups:
             self._unanswered.pop(group.name, Unanswered()).fail_all(error)
             for waiting in self._until_stable.pop(group.name, ()):
                 fail(waiting, error)
-            for listener in self._listeners.pop(group.name, {}).values():
+            for listener in self._listeners.pop(group.name, {}):
                 listener.removed()
 
     def close(self) -> None:
@@ -360,33 +360,34 @@ class Groups:
     # --- members that run on this broker
 
     def listen(self, name: str, member_id: str, listener: MemberListener) -> None:
-        """Notify this member when its group rebalances or has removed it."""
-        self._listeners.setdefault(name, {})[member_id] = listener
+        """Notify this member when its group rebalances or has removed it. A member may have several listeners: a client
+        that has connected again, while an answer to its old connection waits."""
+        self._listeners.setdefault(name, {})[listener] = member_id
 
-    def stop_listening(self, name: str, member_id: str) -> None:
+    def stop_listening(self, name: str, listener: MemberListener) -> None:
         listeners = self._listeners.get(name, {})
-        listeners.pop(member_id, None)
+        listeners.pop(listener, None)
         if not listeners:
             self._listeners.pop(name, None)
 
     def _tell(self, group: ConsumerGroup) -> None:
         """The assignments of members of both protocols have changed."""
         self._tell_removed(group)
-        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+        for listener, member_id in list(self._listeners.get(group.name, {}).items()):
             member = group.members.get(member_id)
             if member is not None and group.must_rejoin(member):
                 listener.rebalancing()
 
     def _tell_rebalancing(self, group: Group) -> None:
-        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+        for listener, member_id in list(self._listeners.get(group.name, {}).items()):
             member = group.members.get(member_id)
             if member is not None and not member.is_joining:
                 listener.rebalancing()
 
     def _tell_removed(self, group: AnyGroup) -> None:
-        for member_id, listener in list(self._listeners.get(group.name, {}).items()):
+        for listener, member_id in list(self._listeners.get(group.name, {}).items()):
             if member_id not in group.members:
-                self.stop_listening(group.name, member_id)
+                self.stop_listening(group.name, listener)
                 listener.removed()
 
     # --- offsets

@@ -245,8 +245,8 @@ class Groups:
         """Notify a member that runs on this broker when its group rebalances or has removed it."""
         self._coordinator.listen(group, member_id, listener)
 
-    def stop_listening(self, group: str, member_id: str) -> None:
-        self._coordinator.stop_listening(group, member_id)
+    def stop_listening(self, group: str, listener: MemberListener) -> None:
+        self._coordinator.stop_listening(group, listener)
 
     # --- offsets
 

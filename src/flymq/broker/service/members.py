@@ -321,4 +321,4 @@ class Members:
 
     def drop(self, member: Member) -> None:
         if self._members.pop((member.group, member.member_id), None) is not None:
-            self.groups.stop_listening(member.group, member.member_id)
+            self.groups.stop_listening(member.group, member)

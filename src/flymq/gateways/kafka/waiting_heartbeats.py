@@ -26,13 +26,12 @@ def may_wait(connection: KafkaConnection) -> bool:
 class WaitingHeartbeat(PromptFuture[bool]):
     """Done with True when the group rebalances or has removed the member, with False when the wait is over."""
 
-    __slots__ = ("_connection", "_group", "_member_id", "_timer")
+    __slots__ = ("_connection", "_group", "_timer")
 
     def __init__(self, connection: KafkaConnection, group: str, member_id: str) -> None:
         super().__init__()
         self._connection = connection
         self._group = group
-        self._member_id = member_id
         groups = connection.service.groups
         wait_s = min(WAIT_S_MAX, groups.session_timeout_ms(connection.caller, group, member_id) / 4000)
         self._timer = asyncio.get_running_loop().call_later(wait_s, self.finish)
@@ -51,6 +50,6 @@ class WaitingHeartbeat(PromptFuture[bool]):
 
     def _end(self) -> None:
         self._timer.cancel()
-        self._connection.service.groups.stop_listening(self._group, self._member_id)
+        self._connection.service.groups.stop_listening(self._group, self)
         self._connection.waiting_heartbeat = None
         super()._end()
