@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ from flymq.spark.jobs.transform import TransformJob
 from flymq.testing import TestBroker, running_broker
 
 MINUTE_MS = 60_000
-NOON_MS = 1_900_000_000_000 // MINUTE_MS * MINUTE_MS
+NOON_MS = (int(time.time()) // 3600 - 24) * 3_600_000
+"""A full hour, yesterday: topics take no times of the future, and keep none that are long past."""
 
 
 def put(client: FlyMQClient, topic: str, user: str, amount: float, *, at_ms: int = NOON_MS) -> None:
