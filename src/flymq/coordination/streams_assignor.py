@@ -79,20 +79,22 @@ class _Work:
         self._spread(sorted(left))
 
     def _spread(self, tasks: list[TaskId]) -> None:
-        """Give each task to the process with the fewest per thread, and there to the thread with the fewest."""
+        """Give each task to a thread with the fewest; among those, in the process with the fewest per thread."""
         threads: dict[str, list[tuple[int, str]]] = {}
         for name, load in self.loads.items():
             threads.setdefault(load.process, []).append((load.size, name))
-        processes = [(sum(size for size, _ in each) / len(each), process) for process, each in threads.items()]
-        heapify(processes)
         for each in threads.values():
             heapify(each)
+        processes = [
+            (each[0][0], sum(size for size, _ in each) / len(each), process) for process, each in threads.items()
+        ]
+        heapify(processes)
         for task in tasks:
-            share, process = processes[0]
+            _, share, process = processes[0]
             size, name = threads[process][0]
             self._add(name, task, is_active=True)
             heapreplace(threads[process], (size + 1, name))
-            heapreplace(processes, (share + 1 / len(threads[process]), process))
+            heapreplace(processes, (threads[process][0][0], share + 1 / len(threads[process]), process))
 
     def assign_standby(self, tasks: list[TaskId]) -> None:
         """Give every task one more standby, if there is another process for it."""
