@@ -176,10 +176,16 @@ class Connection(asyncio.BufferedProtocol):
         """The client sends nothing more. Requests that it has sent are served, and it has a while for the responses:
         most likely it is gone, and a fetch that waits need not wait for it."""
         self._is_at_end = True
-        asyncio.get_running_loop().call_later(AFTER_END_S, self.abort)
+        asyncio.get_running_loop().call_later(AFTER_END_S, self._stop_awaiting)
         if not self._is_behind:
             self.close_when_sent()
         return True
+
+    def _stop_awaiting(self) -> None:
+        """Give up what has no response yet. What has one is sent, however slowly it is read."""
+        for awaited in list(self._awaited):
+            awaited.cancel()
+        self._reconsider()
 
     def logged_in(self, principal: str) -> None:
         """The client has logged in as this user."""

@@ -102,6 +102,21 @@ def test_a_client_that_ends_its_side_gets_its_responses_and_is_not_waited_for(tm
         client.close()
 
 
+def test_a_client_that_has_ended_its_side_may_read_a_long_response_slowly(tmp_path, monkeypatch):
+    monkeypatch.setattr("flymq.gateways.connection.AFTER_END_S", 0.05)
+    with running_broker(tmp_path) as broker:
+        client = RawClient(broker.port)
+        client.ask(CreateTopic(topic="t", partitions=1, settings={"max.message.bytes": 16 << 20}))
+        for _ in range(4):
+            produce(client, bytes(8 << 20))
+        wanted = [FetchPartition("t", 0, 0, max_bytes=32 << 20)]
+        client.socket.sendall(encode_request(Fetch(id=5, partitions=wanted, max_bytes=32 << 20)))
+        client.socket.shutdown(socket.SHUT_WR)
+        time.sleep(0.5)  # much longer than it may wait, with a full socket
+        assert len(client.receive().partitions[0].batches) > 16 << 20
+        client.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("round_number", range(3))
 def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing_of_an_idempotent_producer(start, round_number):
