@@ -54,10 +54,8 @@ def untimely(
     if not indexes:
         return None
     named = ", ".join(map(str, indexes))
-    return InvalidTimestamp(
-        f"the topic takes times from {earliest_ms} to {latest_ms} ms; others: records {named} of the batch",
-        indexes=indexes,
-    )
+    taken = f"up to {latest_ms} ms" if earliest_ms < 0 else f"from {earliest_ms} to {latest_ms} ms"
+    return InvalidTimestamp(f"the topic takes times {taken}; others: records {named} of the batch", indexes=indexes)
 
 
 def _payload(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int) -> Buffer:
