@@ -7,6 +7,7 @@ the tree is built, so a broker can start with any `Config` that exists.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flymq.broker.access.passwords import PasswordHash
+from flymq.metadata.etcd.config import parse_endpoints
 from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
 
@@ -50,13 +52,23 @@ def _setting(default: Any, text: str, *, low: int = 0, high: int = INT64_MAX, mu
     return field(default=default, metadata={"text": text, "low": low, "high": high, "must_exist": must_exist})
 
 
+def _secret(text: str) -> Any:
+    """A text that is shown to nobody."""
+    return field(default=None, repr=False, metadata={"text": text, "is_secret": True})
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """Identity of the broker and its data directory."""
 
     data_dir: Path = _setting(Path("flymq-data"), "Data directory; created if it does not exist.")
-    id: int = _setting(0, "Id of this broker; unique in the cluster.", high=_INT32_MAX)
+    id: int = _setting(
+        0, "Id of this broker; unique in the cluster. With `cluster.etcd` it has to be set.", high=_INT32_MAX
+    )
     cluster_id: str | None = _setting(None, "Id of the cluster that the broker belongs to.")
+    rack: str | None = _setting(
+        None, "Rack or zone of this broker: the replicas of a partition are placed in different ones."
+    )
     shutdown_timeout_ms: int = _setting(
         25_000,
         "Time for a clean shutdown. Partitions that are not closed by then are recovered at the next start. Keep it "
@@ -64,6 +76,74 @@ class BrokerSettings:
         low=1_000,
     )
     dev: bool = _setting(False, "Development mode: topics are created on first use.")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The cluster that the broker belongs to. Without these settings it is a single broker."""
+
+    etcd: str | None = _setting(
+        None,
+        "The etcd that has the metadata of the cluster: URLs of its members, separated by commas, such as "
+        "`http://a:2379,http://b:2379`.",
+    )
+    name: str = _setting("flymq", "Name of the cluster in etcd: its keys are under `/flymq/<name>/`.")
+    etcd_ca_file: Path | None = _setting(
+        None, "CA certificates to verify etcd with, PEM; those of the system if not set.", must_exist=True
+    )
+    etcd_cert_file: Path | None = _setting(None, "Client certificate for etcd, PEM.", must_exist=True)
+    etcd_key_file: Path | None = _setting(None, "Private key of the client certificate, PEM.", must_exist=True)
+    etcd_username: str | None = _setting(None, "User name for etcd.")
+    etcd_password: str | None = _secret("Password for etcd. On a command line, other users of the machine can see it.")
+    store: Path | None = _setting(
+        None,
+        "Local socket on which another process of this machine serves the metadata of the cluster. Set by "
+        "`flymq server start --brokers`.",
+    )
+    session_timeout_ms: int = _setting(
+        8_000,
+        "Time without contact after which the cluster considers a broker dead. One whose process has died is noticed "
+        "sooner.",
+        low=2_000,
+        high=600_000,
+    )
+
+    def __post_init__(self) -> None:
+        if self.etcd is not None and self.store is not None:
+            raise InvalidSetting(
+                "cluster.etcd and cluster.store are both set", hint="The metadata is in one of them: unset the other."
+            )
+        if not _CLUSTER_NAME.fullmatch(self.name):
+            raise InvalidSetting(
+                f"cluster.name takes letters, digits, '.', '_' and '-', at most 100, not {self.name!r}"
+            )
+        if self.etcd is not None and not parse_endpoints(self.etcd):
+            raise InvalidSetting("cluster.etcd has no URL", hint="Set it to the URLs of the members of etcd.")
+        if (self.etcd_cert_file is None) != (self.etcd_key_file is None):
+            raise InvalidSetting(
+                "cluster.etcd_cert_file and cluster.etcd_key_file must be set together", hint="Set the other one too."
+            )
+        if (self.etcd_username is None) != (self.etcd_password is None):
+            raise InvalidSetting(
+                "cluster.etcd_username and cluster.etcd_password must be set together", hint="Set the other one too."
+            )
+
+
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """Replicas of partitions on other brokers."""
+
+    lag_max_ms: int = _setting(
+        10_000, "A follower that has not caught up with its leader for so long leaves the in-sync replicas.", low=1_000
+    )
+    fetch_wait_ms: int = _setting(500, "How long a leader holds the fetch request of a follower that has everything.")
+    fetch_bytes_max: int = _setting(8 << 20, "Maximum size of a response to a follower.", low=1 << 10, high=_INT32_MAX)
+    bytes_per_s: int = _setting(
+        0, "Limit of the bytes that this broker fetches for replicas that are not in sync; 0: no limit."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +399,8 @@ class Config:
     """All settings, by section."""
 
     broker: BrokerSettings = BrokerSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    replication: ReplicationSettings = ReplicationSettings()
     listener: ListenerSettings = ListenerSettings()
     tls: TlsSettings = TlsSettings()
     topics: TopicsSettings = TopicsSettings()
@@ -330,6 +412,11 @@ class Config:
     auth: AuthSettings = AuthSettings()
     rest: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the broker shares its metadata with others."""
+        return self.cluster.etcd is not None or self.cluster.store is not None
 
     def __post_init__(self) -> None:
         topics, limits = self.topics, self.limits

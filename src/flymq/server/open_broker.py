@@ -250,10 +250,11 @@ def _password_checks(at: Workplace) -> PasswordChecks:
 
 
 def _file_settings(config: Config) -> dict[str, FileSetting]:
-    """Return the settings that clients may see: not those of users and TLS files."""
+    """Return the settings that clients may see: not those of users, secrets and TLS files."""
     found = {}
     for setting in describe_settings():
-        if setting.type is not Mapping and not (setting.levels[0] == "tls" and setting.type is Path):
+        is_private = setting.is_secret or setting.type is Mapping
+        if not is_private and not (setting.levels[0] in ("tls", "cluster") and setting.type is Path):
             value = reduce(getattr, setting.path, config)
             found[setting.name] = FileSetting(value, value == setting.default)
     return found

@@ -47,6 +47,7 @@ class Setting:
     low: int = 0
     high: int = INT64_MAX
     must_exist: bool = False
+    is_secret: bool = False
 
     @property
     def name(self) -> str:
@@ -188,6 +189,12 @@ def load_config(
     values = {settings[name].path: _parse(settings[name], value) for name, value in given.items()}
     if values.get(settings["broker.dev"].path):
         values = {settings[name].path: value for name, value in DEV_DEFAULTS.items()} | values
+    if values.get(settings["cluster.etcd"].path) and "broker.id" not in given:
+        # The default would be the id of every broker that forgot it.
+        raise InvalidSetting(
+            "cluster.etcd is set, but broker.id is not",
+            hint="Give each broker of the cluster an id of its own, with --id or broker.id.",
+        )
     return _build(Config, values, ())
 
 
@@ -246,7 +253,7 @@ def _parse(setting: Setting, given: _Given) -> Any:
     try:
         return setting.parse(given.raw)
     except (ValueError, KeyError):
-        shown = "" if setting.type is Mapping else f", not {str(given.raw)!r}"
+        shown = "" if setting.type is Mapping or setting.is_secret else f", not {str(given.raw)!r}"
         raise InvalidSetting(f"{setting.name} takes {setting.takes}{shown} (from {given.origin})") from None
     except InvalidSetting as error:
         raise InvalidSetting(f"{error.message} (from {given.origin})", hint=error.hint) from None

@@ -98,6 +98,11 @@ def test_every_setting_can_be_set_by_its_variable_and_by_its_name(setting: Setti
         "tls.key_file": __file__,
         "tls.ca_file": __file__,
         "auth.users": {"alice": str(HASHED)},
+        "broker.id": 7,
+        "cluster.etcd_cert_file": __file__,
+        "cluster.etcd_key_file": __file__,
+        "cluster.etcd_username": "flymq",
+        "cluster.etcd_password": "secret",
     }
     together.pop(setting.name, None)
     by_variable = load_config(environ={setting.variable: text}, flags=together)
@@ -257,6 +262,16 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
         ({"tls.key_file": __file__}, r"tls\.cert_file and tls\.key_file"),
         ({"tls.client_auth": "required"}, r"tls\.client_auth is 'required', which needs tls\.ca_file"),
         ({"auth.required": True}, r"auth\.users is empty"),
+        ({"cluster.etcd": "a:2379"}, r"cluster\.etcd is set, but broker\.id is not"),
+        (
+            {"cluster.etcd": "a:2379", "cluster.store": "s", "broker.id": 1},
+            r"cluster\.etcd and cluster\.store are both",
+        ),
+        ({"cluster.etcd": "ftp://a", "broker.id": 1}, r"not the URL of an etcd member: 'ftp://a'"),
+        ({"cluster.etcd": ",", "broker.id": 1}, r"cluster\.etcd has no URL"),
+        ({"cluster.name": "a/b"}, r"cluster\.name takes letters, digits"),
+        ({"cluster.etcd_cert_file": __file__}, r"cluster\.etcd_cert_file and cluster\.etcd_key_file"),
+        ({"cluster.etcd_username": "flymq"}, r"cluster\.etcd_username and cluster\.etcd_password"),
         ({"topics.default_partitions": 1_001}, r"topics\.default_partitions is 1001, more than limits\.topic_part"),
         ({"limits.request_bytes_max": 2_000}, r"max\.message\.bytes is 1048576, more than limits\.request_bytes_max"),
         ({"limits.buffer_bytes_max": 1 << 20}, r"limits\.request_bytes_max is 67108864, more than limits\.buffer_byt"),
@@ -267,7 +282,22 @@ def test_settings_that_contradict_each_other_are_refused(flags: dict[str, object
         load_config(flags=flags)
 
 
+def test_a_broker_is_one_of_a_cluster_if_its_metadata_is_in_etcd_or_served_by_another_process() -> None:
+    assert not Config().is_clustered
+    assert load_config(flags={"cluster.etcd": "http://a:2379,http://b:2379", "broker.id": 0}).is_clustered
+    assert load_config(flags={"cluster.store": "store.socket"}).is_clustered
+
+
 # --- secrets ---
+
+
+def test_the_password_of_etcd_is_never_shown() -> None:
+    config = load_config(flags={"cluster.etcd_username": "flymq", "cluster.etcd_password": "hunter2"})
+    assert config.cluster.etcd_password == "hunter2"
+    assert "hunter2" not in repr(config)
+    with pytest.raises(InvalidSetting, match=r"cluster\.etcd_password takes text") as caught:
+        load_config(flags={"cluster.etcd_password": ["hunter2"]})
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_password_hash_is_never_shown() -> None:
