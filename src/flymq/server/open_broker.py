@@ -24,6 +24,7 @@ from flymq.broker.replicas.replicas import CLOSED_AT_ONCE, NewEpochs, Replicas
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
+from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.gate import Gate
 from flymq.broker.service.groups import Groups as GroupService
 from flymq.broker.service.members import Members
@@ -231,6 +232,7 @@ def _service(  # noqa: PLR0913  # called once
     image.watchers.append(forget_deleted)
     return Service(
         cluster,
+        Coordinators(image, cluster, gate),
         Topics(image, replicas, admin, gate),
         records,
         group_service,

@@ -28,6 +28,7 @@ from flymq.metadata.served.messages import (
     to_wire,
 )
 from flymq.metadata.store import Event, EventBatch, Get, KeyValue, Put, modified_at
+from flymq.model.coordinators import CoordinatorKind
 from flymq.model.names import TopicPartition
 from flymq.record import _plain
 from flymq.record.batch import encode_batch
@@ -70,6 +71,7 @@ NATIVE = [
     topics.Metadata(),
     groups.Commit(group="g", offsets=[groups.OffsetToCommit("t", 0, 9)]),
     groups.FetchOffsets(group="g"),
+    groups.FindCoordinator(kind=CoordinatorKind.TRANSACTION, key="t"),
     transactions.InitProducer(transactional_id="x"),
     transactions.CommitTxn(transactional_id="x", producer_id=1, producer_epoch=2),
     push.StopPush(subscription=1),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from benchmarks.raw_client import RawClient
 
+from flymq.model.coordinators import CoordinatorKind
 from flymq.testing import TestBroker, running_broker
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.messages import groups
@@ -247,3 +248,11 @@ def test_a_group_without_members_is_moved_to_positions_times_and_offsets(orders:
     assert committed(orders) == {("orders", 0): 1, ("orders", 1): 3, ("orders", 2): 0}
     join(orders)
     assert refused(orders, reset) == "GROUP_NOT_EMPTY"
+
+
+@pytest.mark.parametrize("kind", CoordinatorKind)
+def test_a_client_finds_the_coordinator_of_a_group_or_a_transaction(
+    flymq_broker: TestBroker, client: RawClient, kind: CoordinatorKind
+) -> None:
+    found = ask(client, groups.FindCoordinator(kind=kind, key="readers"))
+    assert (found.broker, found.host, found.port) == (0, "127.0.0.1", flymq_broker.port)

@@ -12,6 +12,7 @@ from flymq.broker.access.login import Access
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
+from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
 from flymq.broker.service.records import Records
@@ -23,6 +24,7 @@ from flymq.broker.service.transactions import Transactions
 @dataclass(frozen=True, slots=True)
 class Service:
     cluster: Cluster
+    coordinators: Coordinators
     topics: Topics
     records: Records
     groups: Groups

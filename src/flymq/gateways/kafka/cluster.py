@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from flymq.gateways.kafka.connection import KafkaConnection
-from flymq.gateways.kafka.errors import ErrorCode
+from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.features import FEATURES, FEATURES_EPOCH
 from flymq.gateways.kafka.internal_topics import kafka_name
+from flymq.model.coordinators import CoordinatorKind
+from flymq.model.errors import FlyMQError
 from flymq.wire.kafka.apis import CODECS, Api
 from flymq.wire.kafka.messages import describe_cluster as cluster
 from flymq.wire.kafka.messages import describe_log_dirs as dirs
@@ -27,7 +29,8 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 
 _SOFTWARE_LENGTH_MAX = 100
 _BROKERS = 1
-_GROUP, _TRANSACTION = 0, 1
+_COORDINATORS = {0: CoordinatorKind.GROUP, 1: CoordinatorKind.TRANSACTION}
+"""By the types of keys."""
 _MANY_KEYS_FROM = 4
 _FEATURES_FROM_ZERO_FROM = 4
 """Clients that request older versions cannot read a feature that is supported from level 0 on."""
@@ -76,18 +79,26 @@ def describe_cluster(
 def find_coordinator(
     connection: KafkaConnection, request: coordinator.FindCoordinatorRequest, version: int
 ) -> coordinator.FindCoordinatorResponse:
-    is_known = request.key_type == _GROUP or (
-        request.key_type == _TRANSACTION and Api.ADD_PARTITIONS_TO_TXN in connection.served
-    )
-    error = ErrorCode.NONE if is_known else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    message = None if is_known else f"there are no coordinators for keys of type {request.key_type}"
-    here = connection.service.cluster.this_broker(connection.local_address)
-    where = (here.broker_id, here.host, here.port) if is_known else (-1, "", -1)
     if version < _MANY_KEYS_FROM:
-        return coordinator.FindCoordinatorResponse(0, error, message, *where)
+        found = _find_coordinator(connection, request.key_type, request.key)
+        return coordinator.FindCoordinatorResponse(
+            0, found.error_code, found.error_message, found.node_id, found.host, found.port
+        )
     return coordinator.FindCoordinatorResponse(
-        coordinators=[coordinator.Coordinator(key, *where, error, message) for key in request.coordinator_keys]
+        coordinators=[_find_coordinator(connection, request.key_type, key) for key in request.coordinator_keys]
     )
+
+
+def _find_coordinator(connection: KafkaConnection, key_type: int, key: str) -> coordinator.Coordinator:
+    kind = _COORDINATORS.get(key_type)
+    if kind is None or (kind is CoordinatorKind.TRANSACTION and Api.ADD_PARTITIONS_TO_TXN not in connection.served):
+        message = f"there are no coordinators for keys of type {key_type}"
+        return coordinator.Coordinator(key, -1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    try:
+        found = connection.service.coordinators.find(connection.caller, kind, key, connection.local_address)
+    except FlyMQError as error:
+        return coordinator.Coordinator(key, -1, "", -1, code_of(error), error.message)
+    return coordinator.Coordinator(key, found.broker_id, found.host, found.port)
 
 
 def describe_log_dirs(

@@ -215,6 +215,14 @@ def _check_reset(connection: NativeConnection, part: wire.OffsetToCommit) -> wir
         return wire.CommittedOffset(*name, error=Failure.of(error))
 
 
+# --- coordinators ---------------------------------------------------------------------------------------------------
+
+
+def find_coordinator(connection: NativeConnection, request: wire.FindCoordinator) -> wire.FindCoordinatorAnswer:
+    found = connection.service.coordinators.find(connection.caller, request.kind, request.key, connection.local_address)
+    return wire.FindCoordinatorAnswer(broker=found.broker_id, host=found.host, port=found.port)
+
+
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 

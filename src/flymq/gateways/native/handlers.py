@@ -30,6 +30,7 @@ HANDLERS: dict[int, Handler] = {
     Opcode.DESCRIBE_GROUP: groups.describe_group,
     Opcode.DELETE_GROUP: groups.delete_group,
     Opcode.RESET_OFFSETS: groups.reset_offsets,
+    Opcode.FIND_COORDINATOR: groups.find_coordinator,
     Opcode.BEGIN_TXN: transactions.begin,
     Opcode.COMMIT_TXN: transactions.commit,
     Opcode.ABORT_TXN: transactions.abort,

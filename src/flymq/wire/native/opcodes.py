@@ -39,6 +39,7 @@ class Opcode(IntEnum):
     DESCRIBE_GROUP = 0x17
     DELETE_GROUP = 0x18
     RESET_OFFSETS = 0x19
+    FIND_COORDINATOR = 0x1A
 
     BEGIN_TXN = 0x20
     COMMIT_TXN = 0x21

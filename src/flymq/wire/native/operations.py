@@ -40,6 +40,7 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.DESCRIBE_GROUP: Operation(groups.DescribeGroup, groups.DescribeGroupAnswer),
     Opcode.DELETE_GROUP: Operation(groups.DeleteGroup, session.Done),
     Opcode.RESET_OFFSETS: Operation(groups.ResetOffsets, groups.ResetOffsetsAnswer),
+    Opcode.FIND_COORDINATOR: Operation(groups.FindCoordinator, groups.FindCoordinatorAnswer),
     Opcode.BEGIN_TXN: Operation(transactions.BeginTxn, session.Done),
     Opcode.COMMIT_TXN: Operation(transactions.CommitTxn, transactions.EndTxnAnswer),
     Opcode.ABORT_TXN: Operation(transactions.AbortTxn, transactions.EndTxnAnswer),

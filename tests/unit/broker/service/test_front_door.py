@@ -13,6 +13,7 @@ from flymq.broker.broker import Broker
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.client_metrics import ClientMetrics
+from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
@@ -28,7 +29,7 @@ from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 
 CALLER = Caller("test")
-VERBS = (Topics, Records, Groups, Transactions, Members, Settings, ClientMetrics)
+VERBS = (Topics, Records, Groups, Transactions, Members, Settings, ClientMetrics, Coordinators)
 WITHOUT_CALLER = {
     # what the service's own parts ask each other
     "Records.choose_partition",

@@ -3,12 +3,14 @@
 # ruff: noqa: RUF012  # msgspec copies an empty list or dict that is a default
 from __future__ import annotations
 
+from flymq.model.coordinators import CoordinatorKind
 from flymq.wire.native.messages.fields import (
     EMPTY,
     I32,
     I64,
     NO_EPOCH,
     NO_OFFSET,
+    U16,
     U32,
     Bin,
     Failure,
@@ -237,3 +239,18 @@ class ResetOffsetsAnswer(Message):
     """The new offsets of the group, or what they would be."""
 
     partitions: list[CommittedOffset]
+
+
+class FindCoordinator(Request):
+    """The coordinator of a group, of a transactional id, or of a query (kind "transaction")."""
+
+    kind: CoordinatorKind
+    key: str
+
+
+class FindCoordinatorAnswer(Message):
+    """The broker to send the requests of the group or transaction to."""
+
+    broker: I32
+    host: str
+    port: U16
