@@ -240,9 +240,10 @@ class Admin:
         logger.info("deleted the topic %s", name)
 
     async def _delete(self, name: str, spec: TopicSpec) -> None:
-        await self._image.until(await self._with_reserve(lambda: self._catalog.delete(name, spec)))
+        brokers = {replica for state in self._image.get(name).partitions for replica in state.replicas}
+        await self._image.until(await self._with_reserve(lambda: self._catalog.delete(name, spec, brokers)))
         await self._replicas.settled(spec.topic_id)
-        await self._with_reserve(lambda: self._catalog.forget_gone(spec.topic_id))
+        await self._with_reserve(lambda: self._catalog.forget_gone(spec.topic_id, self._replicas.broker_id))
 
     async def _with_reserve(self, change: Callable[[], Awaitable[T]]) -> T:
         """Make a change that leads to more room on the disk; if the disk is full, with the space kept for that."""
@@ -275,9 +276,9 @@ class Admin:
             )
 
 
-async def remove_deleted(catalog: Catalog, directory: DataDirectory, threads: Threads) -> None:
-    """Finish the deletion of topics that a crash interrupted."""
-    for topic_id, name in (await catalog.gone()).items():
+async def remove_deleted(catalog: Catalog, directory: DataDirectory, threads: Threads, broker_id: int) -> None:
+    """Finish the deletion of topics that a crash interrupted, or that were deleted while this broker was down."""
+    for topic_id, name in (await catalog.gone(broker_id)).items():
         await threads.run(directory.removal(name, topic_id))
         with suppress(DiskFull):  # the next start tries again
-            await catalog.forget_gone(topic_id)
+            await catalog.forget_gone(topic_id, broker_id)

@@ -3,7 +3,8 @@
     t/<topic>                 TopicSpec: id, number of partitions, overrides of settings
     p/<topic id>/<partition>  PartitionState: leader, leader epoch, replicas, in-sync replicas
     made/<topic id>           partitions whose files were created: if they are missing now, they are lost
-    gone/<topic id>           name of a deleted topic whose files have not been removed yet
+    made/<topic id>/<dir>     the same for one data directory of a cluster
+    gone/<topic id>/<broker>  name of a deleted topic whose files that broker has not removed yet
     pid/next                  the next producer id to allocate
     cluster                   id of the cluster, chosen at the first start
     s/<scope>/<name>          settings changed at run time: of all brokers (s/broker/), of one, of a group,
@@ -42,12 +43,14 @@ TOPIC_PREFIX = "t/"
 PARTITION_PREFIX = "p/"
 SETTINGS_PREFIX = "s/"
 _MADE_PREFIX = "made/"
+_GONE_PREFIX = "gone/"
 
 Overrides = dict[str, str | int | float]
 """The settings that were given for a topic; all others have the broker's defaults."""
 T = TypeVar("T")
 
 PRODUCER_IDS_PER_BLOCK = 1000
+_GONE_IN_TXN_MAX = TXN_OPS_MAX - 8
 
 NO_LEADER = -1
 
@@ -99,8 +102,11 @@ class NewEpoch(NamedTuple):
 class Catalog:
     """Reads and writes these keys."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, directory_id: str = "") -> None:
+        """`directory_id` is that of this broker's data directory, in a cluster. The metadata of a single broker lies in
+        its data directory, and needs none."""
         self._store = store
+        self._directory_id = directory_id
 
     # --- topics
 
@@ -130,14 +136,19 @@ class Catalog:
             raise _changed_meanwhile(topic)
         return result.revision
 
-    async def delete(self, topic: str, spec: TopicSpec) -> int:
+    async def delete(self, topic: str, spec: TopicSpec, brokers: Collection[int] = ()) -> int:
+        """Delete a topic; `brokers` have files of it, and each of them is told to remove them."""
+        gone = [Put(_gone_key(spec.topic_id, broker), topic.encode()) for broker in sorted(brokers)]
+        for some in _blocks(gone[_GONE_IN_TXN_MAX:]):  # before the topic goes: without effect while it exists
+            await self._store.txn([has_value(_topic_key(topic), _encode(spec))], some)
         result = await self._store.txn(
             [has_value(_topic_key(topic), _encode(spec))],
             [
                 Delete(_topic_key(topic)),
                 DeletePrefix(f"{PARTITION_PREFIX}{spec.topic_id}/"),
                 Delete(f"{_MADE_PREFIX}{spec.topic_id}"),
-                Put(f"gone/{spec.topic_id}", topic.encode()),
+                DeletePrefix(f"{_MADE_PREFIX}{spec.topic_id}/"),
+                *gone[:_GONE_IN_TXN_MAX],
             ],
         )
         if not result.succeeded:
@@ -153,24 +164,37 @@ class Catalog:
         """Remember which partitions of topics have files."""
         for some in _blocks(list(partitions.items())):
             await self._store.txn(
-                success=[Put(f"{_MADE_PREFIX}{topic_id}", msgspec.json.encode(sorted(made))) for topic_id, made in some]
+                success=[Put(self._made_key(topic_id), msgspec.json.encode(sorted(made))) for topic_id, made in some]
             )
 
     async def made(self) -> dict[UUID, Collection[int]]:
-        """Return the partitions that have files, by topic."""
-        snapshot = await self._store.range(_MADE_PREFIX)
-        return {
-            UUID(each.key.removeprefix(_MADE_PREFIX)): frozenset(msgspec.json.decode(each.value, type=list[int]))
-            for each in snapshot.key_values
-        }
+        """Return the partitions that have files here, by topic."""
+        found: dict[UUID, Collection[int]] = {}
+        for each in (await self._store.range(_MADE_PREFIX)).key_values:
+            topic_id, _, directory_id = each.key.removeprefix(_MADE_PREFIX).partition("/")
+            if directory_id == self._directory_id:
+                found[UUID(topic_id)] = frozenset(msgspec.json.decode(each.value, type=list[int]))
+        return found
 
-    async def gone(self) -> dict[UUID, str]:
-        """Return the deleted topics whose files may still exist."""
-        snapshot = await self._store.range("gone/")
-        return {UUID(e.key.removeprefix("gone/")): e.value.decode() for e in snapshot.key_values}
+    def _made_key(self, topic_id: UUID) -> str:
+        key = f"{_MADE_PREFIX}{topic_id}"
+        return f"{key}/{self._directory_id}" if self._directory_id else key
 
-    async def forget_gone(self, topic_id: UUID) -> None:
-        await self._store.txn(success=[Delete(f"gone/{topic_id}")])
+    async def gone(self, broker_id: int) -> dict[UUID, str]:
+        """Return the deleted topics whose files this broker may still have."""
+        found: dict[UUID, str] = {}
+        for each in (await self._store.range(_GONE_PREFIX)).key_values:
+            topic_id, _, broker = each.key.removeprefix(_GONE_PREFIX).partition("/")
+            if broker in ("", str(broker_id)):  # older versions knew one broker alone
+                found[UUID(topic_id)] = each.value.decode()
+        if found:  # of many brokers: a deletion may have been given up after some of them were told
+            for spec in (await self.topics()).values():
+                found.pop(spec.topic_id, None)
+        return found
+
+    async def forget_gone(self, topic_id: UUID, broker_id: int) -> None:
+        """This broker has no files of a deleted topic any more."""
+        await self._store.txn(success=[Delete(_gone_key(topic_id, broker_id)), Delete(f"{_GONE_PREFIX}{topic_id}")])
 
     # --- partitions
 
@@ -260,6 +284,10 @@ def partition_key(topic_id: UUID, partition: int) -> str:
 def parse_partition_key(key: str) -> tuple[UUID, int]:
     topic_id, _, partition = key.removeprefix(PARTITION_PREFIX).partition("/")
     return UUID(topic_id), int(partition)
+
+
+def _gone_key(topic_id: UUID, broker_id: int) -> str:
+    return f"{_GONE_PREFIX}{topic_id}/{broker_id}"
 
 
 def settings_key(scope: Scope, name: str) -> str:

@@ -30,10 +30,10 @@ def check_is_empty(directory: DataDirectory) -> None:
         raise CatalogLost(f"there is no metadata for the topics in the data directory: {', '.join(folders[:5])}")
 
 
-async def unknown_folders(catalog: Catalog, directory: DataDirectory) -> list[TopicFolder]:
+async def unknown_folders(catalog: Catalog, directory: DataDirectory, broker_id: int) -> list[TopicFolder]:
     """Return the folders of topics that the metadata does not know, neither as existing nor as deleted."""
     known = {directory.folder_name(name, spec.topic_id) for name, spec in (await catalog.topics()).items()}
-    known.update(directory.folder_name(name, topic_id) for topic_id, name in (await catalog.gone()).items())
+    known.update(directory.folder_name(name, topic_id) for topic_id, name in (await catalog.gone(broker_id)).items())
     found = [directory.examine(name) for name in directory.folders() if name not in known]
     return [folder for folder in found if _holds_a_topic(folder)]
 
@@ -44,7 +44,7 @@ def _holds_a_topic(folder: TopicFolder) -> bool:
 
 async def adopt_at_start(catalog: Catalog, directory: DataDirectory, broker_id: int) -> None:
     """Adopt the topics that the metadata has lost, and report those that cannot be adopted."""
-    unknown = await unknown_folders(catalog, directory)
+    unknown = await unknown_folders(catalog, directory, broker_id)
     for folder in unknown:
         if folder.note is None:
             logger.warning(
@@ -54,6 +54,18 @@ async def adopt_at_start(catalog: Catalog, directory: DataDirectory, broker_id: 
                 folder.log_bytes,
             )
     await adopt(catalog, [(folder, folder.note) for folder in unknown if folder.note is not None], broker_id)
+
+
+async def report_unknown(catalog: Catalog, directory: DataDirectory, broker_id: int) -> None:
+    """Report folders of topics that the cluster does not know. They may belong to topics that a restored backup of the
+    metadata does not have, so they are neither removed nor adopted."""
+    for folder in await unknown_folders(catalog, directory, broker_id):
+        logger.warning(
+            "topics/%s is unknown to the cluster and is left alone: it has %d bytes of records. If the topic was "
+            "deleted, remove the folder while the broker is stopped",
+            folder.name,
+            folder.log_bytes,
+        )
 
 
 async def adopt(catalog: Catalog, found: Sequence[tuple[TopicFolder, TopicNote]], broker_id: int) -> list[TopicNote]:

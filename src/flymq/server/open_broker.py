@@ -47,13 +47,16 @@ from flymq.host.tasks import Tasks, Threads
 from flymq.metadata.images import IMAGE_NAME
 from flymq.metadata.recovery import recover
 from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.metadata.store import MetadataStore
 from flymq.model.errors import FsyncFailed
-from flymq.server.adoption import adopt_at_start, check_is_empty
+from flymq.server.adoption import adopt_at_start, check_is_empty, report_unknown
+from flymq.server.cluster_store import open_cluster_store
 from flymq.server.config import Config, GroupsSettings
 from flymq.server.settings import describe_settings
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
+from flymq.storage.identity import Identity, mark_clean, open_identity, read_identity
 from flymq.storage.log import Log
 from flymq.storage.steady_clock import SteadyClock, read_last_time, run_clock
 
@@ -91,17 +94,22 @@ async def open_broker(at: Workplace) -> Broker:
     headroom = Headroom(
         at.host.disk, at.data_dir, at.host.clock, at.disk_threads, reserve_bytes=at.config.storage.reserve_bytes
     )
-    directory, store = await _open_store(at, headroom)
-    catalog = Catalog(store)
-    await remove_deleted(catalog, directory, at.disk_threads)
-    await adopt_at_start(catalog, directory, at.config.broker.id)
+    directory = _open_directory(at, headroom)
+    store = await open_metadata_store(at, directory)
+    cluster_id, identity = await _identify(at, Catalog(store))
+    catalog = Catalog(store, identity.directory_id if at.config.is_clustered else "")
+    await remove_deleted(catalog, directory, at.disk_threads, at.config.broker.id)
+    if at.config.is_clustered:
+        await report_unknown(catalog, directory, at.config.broker.id)
+    else:
+        await adopt_at_start(catalog, directory, at.config.broker.id)
     directory.made = await catalog.made()
     image = Image(store, at.config.topics.defaults, broker_id=at.config.broker.id)
     await image.load()
     at.tasks.spawn("image", image.follow())
     flusher = Flusher(at.flush_threads, at.tasks, at.fsync_failed)
     replicas = Replicas(at.config.broker.id, image, directory, flusher, at.host.clock, at.disk_threads, at.tasks)
-    at.undo.push_async_callback(_close, at, replicas)
+    at.undo.push_async_callback(_close, at, replicas, identity)
     at.undo.callback(at.disk_threads.close)  # whatever works on the logs ends before they are closed
     at.undo.callback(at.flush_threads.close)
     at.undo.push_async_callback(at.tasks.close)
@@ -115,24 +123,51 @@ async def open_broker(at: Workplace) -> Broker:
     notes = TopicNotes(directory, catalog, replicas, at.disk_threads)
     await headroom.when_room(partial(notes.write_all, image))
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
-    return await _coordinate(at, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
+    return await _coordinate(at, cluster_id, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
 
 
-async def _close(at: Workplace, replicas: Replicas) -> None:
-    await replicas.close(at.host.new_threads("close", CLOSED_AT_ONCE), at.time_left_s())
+async def _close(at: Workplace, replicas: Replicas, identity: Identity) -> None:
+    if await replicas.close(at.host.new_threads("close", CLOSED_AT_ONCE), at.time_left_s()):
+        mark_clean(at.host.disk, at.data_dir, identity)
+
+
+async def _identify(at: Workplace, catalog: Catalog) -> tuple[str, Identity]:
+    """Return the id of the cluster, and that of the data directory in it."""
+    disk, entropy = at.host.disk, at.host.entropy
+    known = None if at.config.is_clustered else read_identity(disk, at.data_dir)
+    proposed = at.config.broker.cluster_id or (known.cluster if known is not None else new_id(entropy).hex)
+    cluster_id = await catalog.cluster_id(proposed)
+    identity = await at.disk_threads.run(
+        lambda: open_identity(disk, at.data_dir, entropy, cluster=cluster_id, broker_id=at.config.broker.id)
+    )
+    return cluster_id, identity
 
 
 async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEpochs) -> None:
     await image.until(await catalog.raise_leader_epochs(new_epochs))
 
 
-async def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory, SqliteMetadataStore]:
-    """Lock the data directory and open the metadata in it."""
-    disk = at.host.disk
-    disk.make_directory(at.data_dir)
-    directory = DataDirectory(disk, at.data_dir, headroom.gate_of)
+def _open_directory(at: Workplace, headroom: Headroom) -> DataDirectory:
+    """Lock the data directory."""
+    at.host.disk.make_directory(at.data_dir)
+    directory = DataDirectory(at.host.disk, at.data_dir, headroom.gate_of)
     at.undo.callback(directory.close)
     headroom.open()
+    return directory
+
+
+async def open_metadata_store(at: Workplace, directory: DataDirectory) -> MetadataStore:
+    """Open the metadata of the cluster; that of a single broker is in its data directory."""
+    if at.config.is_clustered:
+        store = await open_cluster_store(at.host, at.config.cluster)
+    else:
+        store = await _open_own_store(at, directory)
+    at.undo.push_async_callback(store.close)
+    return store
+
+
+async def _open_own_store(at: Workplace, directory: DataDirectory) -> MetadataStore:
+    disk = at.host.disk
     threads = at.host.new_threads("metadata", _METADATA_THREADS)
     at.undo.callback(threads.close)
 
@@ -143,13 +178,12 @@ async def _open_store(at: Workplace, headroom: Headroom) -> tuple[DataDirectory,
         path = at.data_dir / IMAGE_NAME
         return SqliteMetadataStore.open(disk, path, threads=threads, on_fatal=at.fsync_failed, recovered=recovered)
 
-    store = await threads.run(open_store)
-    at.undo.push_async_callback(store.close)
-    return directory, store
+    return await threads.run(open_store)
 
 
-async def _coordinate(
+async def _coordinate(  # noqa: PLR0913  # called once
     at: Workplace,
+    cluster_id: str,
     catalog: Catalog,
     notes: TopicNotes,
     image: Image,
@@ -187,7 +221,6 @@ async def _coordinate(
     )
     at.tasks.spawn("clock", run_clock(steady_clock, host.disk, at.data_dir, at.disk_threads))
     at.tasks.spawn("expiry", run_expiry(groups, transactions, steady_clock))
-    cluster_id = await catalog.cluster_id(config.broker.cluster_id or new_id(host.entropy).hex)
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
     cluster = Cluster(cluster_id, config.broker.id, at.data_dir.absolute(), host.disk, advertised)
     service = _service(at, cluster, catalog, image, replicas, admin, groups, transactions, producer_ids)

@@ -58,7 +58,7 @@ async def repair_catalog(
             catalog = Catalog(store)
             if found.lost:
                 await catalog.take_producer_ids(PRODUCER_IDS_SKIPPED)
-            unknown = await unknown_folders(catalog, directory)
+            unknown = await unknown_folders(catalog, directory, broker_id)
             notes = [(folder, note) for folder in unknown if (note := folder.note or guess_note(folder)) is not None]
             adopted = await adopt(catalog, notes, broker_id)
             missing = await _missing(catalog, directory, recreate=recreate_missing)

@@ -1,6 +1,7 @@
 """The data directory of a broker: one process at a time, one folder a topic, one folder a partition within.
 
     <data dir>/lock
+    <data dir>/identity, clean                              whose directory it is, and how it was left (identity.py)
     <data dir>/topics/<topic>~<topic id>/topic              the topic's note (topic_note.py)
     <data dir>/topics/<topic>~<topic id>/<partition>/…
 

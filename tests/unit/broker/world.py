@@ -115,13 +115,18 @@ class World:
 
     async def elect(self, name: TopicPartition, leader: int) -> int:
         """Let a broker lead a partition from its next leader epoch on, which is returned."""
+        epoch, revision = await self.write_election(name, leader)
+        await self.node.image.until(revision)
+        return epoch
+
+    async def write_election(self, name: TopicPartition, leader: int) -> tuple[int, int]:
+        """Elect a leader, and return its epoch and the revision of the change, which this broker may not know yet."""
         old = self.node.image.state(name)
         epoch = old.leader_epoch + 1
         new = PartitionState(leader, epoch, sorted({*old.replicas, leader}), [leader])
         key = partition_key(self.node.image.get(name.topic).topic_id, name.partition)
         result = await self.store.txn(success=[Put(key, msgspec.json.encode(new, order="sorted"))])
-        await self.node.image.until(result.revision)
-        return epoch
+        return epoch, result.revision
 
     async def create_topic(self, name: str, partitions: int) -> None:
         await self.node.admin.create(name, partitions=partitions)

@@ -111,17 +111,67 @@ async def test_partitions_added_to_a_topic_that_is_gone_leave_nothing_behind(
     await catalog.delete("orders", old)
     with pytest.raises(TopicNotFound, match="concurrently"):
         await catalog.add_partitions("orders", old, TopicSpec(FIRST, 2), [state()])
-    assert await keys(store) == [f"gone/{FIRST}"]
+    assert await keys(store) == []
 
 
-async def test_a_deleted_topic_is_remembered_until_its_files_are_gone(
+async def test_a_deleted_topic_is_remembered_until_each_of_its_brokers_has_removed_the_files(
     store: SqliteMetadataStore, catalog: Catalog
 ) -> None:
     await catalog.create("orders", TopicSpec(FIRST, 300), [state()] * 300)
-    await catalog.delete("orders", TopicSpec(FIRST, 300))
-    assert await catalog.gone() == {FIRST: "orders"}
-    await catalog.forget_gone(FIRST)
+    await catalog.delete("orders", TopicSpec(FIRST, 300), brokers={1, 12})
+    assert await catalog.gone(1) == await catalog.gone(12) == {FIRST: "orders"}
+    assert await catalog.gone(2) == {}
+    await catalog.forget_gone(FIRST, 1)
+    assert await catalog.gone(1) == {}
+    assert await catalog.gone(12) == {FIRST: "orders"}
+    await catalog.forget_gone(FIRST, 12)
     assert await keys(store) == []
+
+
+async def test_a_topic_on_more_brokers_than_a_txn_can_tell_is_deleted_on_all_of_them(
+    store: SqliteMetadataStore, catalog: Catalog
+) -> None:
+    await catalog.create("orders", TopicSpec(FIRST, 1), [state()])
+    await catalog.delete("orders", TopicSpec(FIRST, 1), brokers=range(300))
+    assert [await catalog.gone(broker) for broker in (0, 150, 299)] == [{FIRST: "orders"}] * 3
+
+
+async def test_no_broker_removes_files_of_a_topic_whose_deletion_was_given_up(
+    store: SqliteMetadataStore, catalog: Catalog
+) -> None:
+    await catalog.create("orders", TopicSpec(FIRST, 1), [state()])
+    await store.txn(success=[Put(f"gone/{FIRST}/200", b"orders")])  # the deletion ended here
+    assert await catalog.gone(200) == {}
+
+
+async def test_a_deletion_that_an_older_version_has_not_finished_is_finished(
+    store: SqliteMetadataStore, catalog: Catalog
+) -> None:
+    await store.txn(success=[Put(f"gone/{FIRST}", b"orders")])
+    assert await catalog.gone(0) == {FIRST: "orders"}
+    await catalog.forget_gone(FIRST, 0)
+    assert await keys(store) == []
+
+
+async def test_which_partitions_have_files_is_remembered_for_each_data_directory(store: SqliteMetadataStore) -> None:
+    one, other = Catalog(store, "one"), Catalog(store, "other")
+    await one.create("orders", TopicSpec(FIRST, 3), [state()] * 3)
+    await one.mark_made({FIRST: {0, 1}})
+    await other.mark_made({FIRST: {1, 2}})
+    assert await one.made() == {FIRST: {0, 1}}
+    assert await other.made() == {FIRST: {1, 2}}
+    assert await Catalog(store, "emptied").made() == {}
+    await one.delete("orders", TopicSpec(FIRST, 3))
+    assert await keys(store) == []
+
+
+async def test_a_single_broker_knows_its_files_by_the_keys_of_older_versions(
+    store: SqliteMetadataStore, catalog: Catalog
+) -> None:
+    await store.txn(success=[Put(f"made/{FIRST}", b"[0,2]")])
+    assert await catalog.made() == {FIRST: {0, 2}}
+    await catalog.mark_made({FIRST: {0, 1, 2}})
+    assert await keys(store) == [f"made/{FIRST}"]
 
 
 # --- leader epochs

@@ -360,14 +360,14 @@ class Replicas:
 
     # --- close
 
-    async def close(self, threads: Threads, within_s: float) -> None:
+    async def close(self, threads: Threads, within_s: float) -> bool:
         """Close every log with a clean-shutdown marker; not after a failed fsync, so that the next start recovers.
 
         What takes longer than `within_s` is left to the recovery of the next start, too: a service manager would kill
-        the broker, and nothing acknowledged is lost.
+        the broker, and nothing acknowledged is lost. Returns whether every log was closed cleanly.
         """
         if self._flusher.has_failed:
-            return
+            return False
         # Those that are on the disk need no fsync: first, so that many are closed in a short time.
         waiting = deque(sorted(self, key=lambda partition: isinstance(partition.log, Log) and partition.log.is_dirty))
         closing = [asyncio.ensure_future(self._close_some(waiting, threads)) for _ in range(CLOSED_AT_ONCE)]
@@ -383,17 +383,21 @@ class Replicas:
             threads.close()
         self._partitions.clear()
         self._by_topic.clear()
-        for each in done:
-            each.result()
+        closed = [each.result() for each in done]  # all of them, for their errors
+        return all(closed) and not late
 
-    async def _close_some(self, waiting: deque[Partition], threads: Threads) -> None:
+    async def _close_some(self, waiting: deque[Partition], threads: Threads) -> bool:
+        is_clean = True
         while waiting:
             partition = waiting.popleft()
             try:
                 await threads.run(partition.log.close)
+                is_clean = is_clean and partition.log.failure is None
             except FsyncFailed:
                 waiting.clear()
                 raise
             except StorageError as error:  # a full disk, say: this one is recovered at the next start, the others not
                 level = logging.DEBUG if isinstance(error, ResourcesExhausted) else logging.ERROR  # said once already
                 logger.log(level, "%s was not closed cleanly: %s", partition.name, error)
+                is_clean = False
+        return is_clean

@@ -67,6 +67,17 @@ class DirectoryLocked(StorageError):
     hint = "Stop the other broker, or give this one its own --data-dir."
 
 
+class ForeignDataDirectory(StorageError):
+    """The data directory belongs to another broker or to another cluster."""
+
+    code = "FOREIGN_DATA_DIRECTORY"
+    retriable = False
+    hint = (
+        "Give this broker its own --data-dir, or start it with the --id and the metadata store of the directory. If "
+        "nothing in the directory is needed any more, empty it: the broker then copies its replicas from others."
+    )
+
+
 class PartitionOffline(StorageError):
     """The partition is offline: a write failed, or its log could not be opened."""
 

@@ -269,11 +269,10 @@ def test_who_ends_a_transaction_while_its_coordinator_resigns_is_told_so() -> No
     async def scenario(world: World, node: Broker) -> None:
         producer = await an_open_transaction(world, timeout_ms=60_000)
         assert producer.identity is not None
-        asking = asyncio.ensure_future(node.transactions.end("pay", producer.identity, commit=False))
-        await world.elect(TRANSACTIONS_0, OTHER)  # in the same turn of the loop
-        with pytest.raises((NotCoordinator, NotLeader)):
+        await world.write_election(TRANSACTIONS_0, OTHER)
+        with pytest.raises((NotCoordinator, NotLeader)):  # it learns of it before the end is on the disk
             async with asyncio.timeout(60):
-                await asking
+                await node.transactions.end("pay", producer.identity, commit=False)
 
     in_world(scenario)
 

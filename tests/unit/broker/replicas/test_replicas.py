@@ -258,7 +258,7 @@ def test_a_topic_whose_log_cannot_be_opened_was_not_created_and_can_be_created_a
             await node.admin.create("orders", partitions=2)
         assert "orders" not in node.image and files_of(world, "orders") == []
         assert [each.key for each in (await world.store.range("t/orders")).key_values] == []
-        assert await world.catalog.gone() == {}
+        assert await world.catalog.gone(world.broker_id) == {}
         await node.admin.create("orders", partitions=2)
         assert world.partition("orders", 1).append(a_batch(), Acks.LEADER).base_offset == 0
 
@@ -303,7 +303,7 @@ def test_files_that_cannot_be_removed_are_reported_and_removed_at_the_next_start
             await node.admin.delete("orders")
         assert "orders" not in node.image and files_of(world, "orders") != []
         node = await world.restart()
-        assert files_of(world, "orders") == [] and await world.catalog.gone() == {}
+        assert files_of(world, "orders") == [] and await world.catalog.gone(world.broker_id) == {}
 
     in_world(scenario)
 

@@ -1,0 +1,106 @@
+"""Whose data directory this is, and whether its broker was stopped cleanly. Two notes (recovery/checksummed_note.py):
+
+    <data dir>/identity    the cluster, the broker, and an id of the directory, chosen when it was empty
+    <data dir>/clean       every log was closed cleanly. Removed at each start, before anything is written
+
+A broker with a new directory, or one that was emptied, has nothing: it must not count as in sync under its old broker
+id. The id of the directory tells that to the cluster. A broker that was killed may have lost its last records to a
+power failure; without the marker, the cluster takes it out of the in-sync replicas before it may lead.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from flymq.host.disk import Disk, replace_file
+from flymq.host.entropy import Entropy, new_id
+from flymq.model.errors import ForeignDataDirectory, ResourcesExhausted
+from flymq.storage.recovery.checksummed_note import encode_note, read_note
+
+logger = logging.getLogger(__name__)
+
+IDENTITY_NAME = "identity"
+CLEAN_NAME = "clean"
+
+
+class DirectoryNote(msgspec.Struct, frozen=True):
+    cluster: str
+    broker_id: int
+    directory_id: str
+
+
+class CleanNote(msgspec.Struct, frozen=True):
+    directory_id: str
+    broker_epoch: int = 0
+    """Of the last registration of the broker; 0 if it had none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    directory_id: str
+    is_new: bool
+    """The directory had no identity: there is nothing in it that the cluster may count on."""
+    was_clean: bool
+    """All logs were closed cleanly by the last process on this directory."""
+    clean_epoch: int = 0
+    """The epoch of the broker at that time. If the cluster knows a later one, the directory is an old copy."""
+
+
+def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str, broker_id: int) -> Identity:
+    """Check that the directory belongs to this broker, and remember from now on that the broker may crash.
+
+    Raises ForeignDataDirectory if it belongs to another one. Call it before anything else is written to the logs.
+    """
+    note = read_identity(disk, data_dir)
+    if note is not None and (note.cluster, note.broker_id) != (cluster, broker_id):
+        raise ForeignDataDirectory(
+            f"{data_dir} belongs to broker {note.broker_id} of the cluster {note.cluster}, "
+            f"not to broker {broker_id} of the cluster {cluster}"
+        )
+    clean = _take_clean_note(disk, data_dir)
+    if note is None:
+        if disk.exists(data_dir / IDENTITY_NAME):
+            logger.warning("%s cannot be read and is replaced: the data directory gets a new id", IDENTITY_NAME)
+        directory_id = new_id(entropy).hex
+        try:
+            write_identity(disk, data_dir, DirectoryNote(cluster, broker_id, directory_id))
+        except ResourcesExhausted as error:  # the next start finds a directory without identity again, which is safe
+            logger.warning("the identity of the data directory was not written: %s", error)
+        return Identity(directory_id, is_new=True, was_clean=False)
+    if clean is None or clean.directory_id != note.directory_id:
+        return Identity(note.directory_id, is_new=False, was_clean=False)
+    return Identity(note.directory_id, is_new=False, was_clean=True, clean_epoch=clean.broker_epoch)
+
+
+def mark_clean(disk: Disk, data_dir: Path, identity: Identity, *, broker_epoch: int = 0) -> None:
+    """Note that every log was closed cleanly, as the last thing that a broker does.
+
+    Not if the last stop was not clean, and the cluster has not heard of it since: then nobody would learn of it.
+    """
+    try:
+        replace_file(disk, data_dir / CLEAN_NAME, encode_note(CleanNote(identity.directory_id, broker_epoch)))
+    except ResourcesExhausted as error:
+        logger.warning("the next start takes this stop for a crash: %s", error)
+
+
+def read_identity(disk: Disk, data_dir: Path) -> DirectoryNote | None:
+    """Return whose directory it is; None if it has no identity that can be read."""
+    return read_note(disk, data_dir / IDENTITY_NAME, DirectoryNote)
+
+
+def write_identity(disk: Disk, data_dir: Path, note: DirectoryNote) -> None:
+    replace_file(disk, data_dir / IDENTITY_NAME, encode_note(note))
+
+
+def _take_clean_note(disk: Disk, data_dir: Path) -> CleanNote | None:
+    """Return the marker of a clean stop and remove it durably."""
+    if not disk.exists(data_dir / CLEAN_NAME):
+        return None
+    note = read_note(disk, data_dir / CLEAN_NAME, CleanNote)
+    disk.remove(data_dir / CLEAN_NAME)
+    disk.sync_directory(data_dir)
+    return note
