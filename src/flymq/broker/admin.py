@@ -14,8 +14,9 @@ import msgspec
 
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.topic_notes import TopicNotes
-from flymq.cluster.catalog import Catalog, Overrides, PartitionState, TopicSpec
+from flymq.cluster.catalog import NO_LEADER, Catalog, Overrides, PartitionState, TopicSpec
 from flymq.cluster.image import Image, Topic
+from flymq.cluster.placement import place
 from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.delivery import Persistence
@@ -23,7 +24,6 @@ from flymq.model.errors import (
     DiskFull,
     FlyMQError,
     InvalidPartitions,
-    InvalidReplicationFactor,
     InvalidSetting,
     InvalidTopicName,
     ResourcesExhausted,
@@ -39,6 +39,8 @@ from flymq.storage.headroom import Headroom
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_STARTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,24 @@ class Admin:
         return await self._create(name, spec)
 
     async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
-        """Return an internal topic, creating it at the first start."""
+        """Return an internal topic, creating it at the first start.
+
+        In a cluster it is on this broker alone at first, which leads it when it is admitted; the controller adds
+        replicas as other brokers join.
+        """
         if (topic := self._image.find(name)) is not None:
             return topic
-        return await self._create(name, self._new_spec(partitions, 0, settings))
+        if self._replicas.replicator is None:
+            return await self._create(name, self._new_spec(partitions, 1, settings))
+        broker_id = self._replicas.broker_id
+        overrides, _ = self._override({}, settings)
+        state = PartitionState(NO_LEADER, 0, [broker_id], [broker_id])
+        with suppress(TopicExists):  # another broker was faster
+            await self._catalog.create(
+                name, TopicSpec(new_id(self._entropy), partitions, 1, overrides), [state] * partitions
+            )
+        await self._image.until(await self._catalog.revision())
+        return self._image.get(name)
 
     async def get_or_create(self, name: str, settings: Mapping[str, Any] | None = None) -> Topic:
         """Return a topic, creating it on first use with these settings, if the broker allows it."""
@@ -148,7 +164,7 @@ class Admin:
             done.cancel()  # unless it is done: the broker is stopping
 
     async def _create_topic(self, name: str, spec: TopicSpec) -> Topic:
-        states = [self._new_state() for _ in range(spec.partitions)]
+        states = self._new_states(spec)
         await self._image.until(await self._catalog.create(name, spec, states))
         try:
             await self._replicas.settled(spec.topic_id)
@@ -176,16 +192,26 @@ class Admin:
 
     def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
         partitions = partitions or self._defaults.partitions
-        replication_factor = replication_factor or self._defaults.replication_factor
+        replication_factor = replication_factor or min(self._defaults.replication_factor, max(1, len(self._racks())))
         self._check_partitions(partitions)
-        if replication_factor != 1:
-            raise InvalidReplicationFactor(f"{replication_factor} replicas on 1 broker")
         overrides, _ = self._override({}, settings)
-        return TopicSpec(new_id(self._entropy), partitions, replication_factor, overrides)
+        spec = TopicSpec(new_id(self._entropy), partitions, replication_factor, overrides)
+        self._new_states(spec)  # refuses a replication factor that is too large
+        return spec
 
-    def _new_state(self) -> PartitionState:
-        broker_id = self._replicas.broker_id
-        return PartitionState(broker_id, 0, [broker_id], [broker_id])
+    def _new_states(self, spec: TopicSpec, *, first: int = 0) -> list[PartitionState]:
+        """Place the replicas of new partitions, from number `first` on."""
+        start = spec.topic_id.int % _STARTS
+        placed = place(self._racks(), spec.partitions - first, spec.replication_factor, first=first, start=start)
+        return [PartitionState(replicas[0], 0, replicas, replicas) for replicas in placed]
+
+    def _racks(self) -> dict[int, str]:
+        """Return the brokers that new partitions can be placed on, with their racks."""
+        if self._replicas.replicator is None:
+            return {self._replicas.broker_id: ""}
+        members = self._image.members
+        usable = (each for each in members if each.is_live and not each.registration.is_draining)
+        return {each.broker_id: each.registration.rack for each in usable}
 
     # --- change
 
@@ -213,7 +239,7 @@ class Admin:
             return
         self._headroom.check_room()
         spec = msgspec.structs.replace(old, partitions=partitions)
-        states = [self._new_state() for _ in range(partitions - old.partitions)]
+        states = self._new_states(spec, first=old.partitions)
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
         try:
             await self._replicas.settled(spec.topic_id)

@@ -36,8 +36,9 @@ class TopicNotes:
         await self.write_all([topic])
 
     async def write_all(self, topics: Iterable[Topic]) -> None:
-        """Note topics where the note says something else."""
-        on_disk = [topic for topic in topics if topic.config.persistence is not Persistence.MEMORY]
+        """Note topics that have partitions here, where the note says something else."""
+        here = (topic for topic in topics if self._replicas.of(topic))
+        on_disk = [topic for topic in here if topic.config.persistence is not Persistence.MEMORY]
         await self._threads.run(lambda: self._write_notes(on_disk))
         new: dict[UUID, Collection[int]] = {}
         for topic in on_disk:

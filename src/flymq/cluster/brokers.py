@@ -36,6 +36,8 @@ class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     directory: str
     """The id of its data directory."""
     rack: str = ""
+    secret: str = ""
+    """By which other brokers know that it is this one that connects to them. Chosen anew at each start."""
     was_clean: bool = False
     """Whether its logs were closed cleanly, in this directory. If not, it may have lost records."""
     is_draining: bool = False

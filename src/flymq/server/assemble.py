@@ -30,6 +30,7 @@ from flymq.gateways.rest.schema.operation_table import OPERATIONS
 from flymq.host.host import Host
 from flymq.host.tasks import Tasks
 from flymq.model.errors import AddressInUse, FsyncFailed, InvalidSetting
+from flymq.server.cluster_member import ClusterMember
 from flymq.server.config import HTTP_PORT, NO_PORT, ClientAuth, Config, TlsSettings
 from flymq.server.monitoring.fsync_timing import TimedThreads
 from flymq.server.monitoring.health import Phase
@@ -65,6 +66,7 @@ class Server:
         self._flush_threads = TimedThreads(host.new_threads("flush", 1))
         self._undo = AsyncExitStack()
         self._stop_by_s: float | None = None
+        self._member: ClusterMember | None = None
         self._accounts = Accounts(
             host.clock,
             ClientQuota(config.quotas.produce_bytes_per_s),
@@ -99,7 +101,8 @@ class Server:
         http = Gateway("http", speaks_http, http_connections(build_app(self._rest), self._shared, self._tasks))
         self._http_listener = self._listener_of([http], tls, config.limits.http_connections_max)
         await self._open_http()
-        broker = self.broker = await open_broker(self._workplace())
+        broker, self._member = await open_broker(self._workplace())
+        self.broker = broker
         maintenance = Maintenance(broker.replicas, broker.flusher, self._disk_threads, broker.steady_clock)
         maintenance.start(self._tasks, _intervals(config))
         storage = config.storage
@@ -108,9 +111,16 @@ class Server:
         self._listener = self._listener_of(self._gateways(broker.service, http), tls, config.limits.connections_max)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
         logger.info("listening for all protocols on %s:%d", config.listener.host, self.port)
+        if self._member is not None:
+            await self._member.join(*self._advertised())
         self._rest.service = broker.service
         self.monitor.listeners += [self._listener, self._http_listener]
         self.monitor.serve(broker, self._tasks)
+
+    def _advertised(self) -> tuple[str, int]:
+        """Return the address that other brokers, and clients of the cluster, connect to."""
+        listener = self.config.listener
+        return listener.advertised_host or listener.host, listener.advertised_port or self.port
 
     def _workplace(self) -> Workplace:
         return Workplace(
@@ -155,6 +165,8 @@ class Server:
         """Stop accepting connections, finish requests in flight, close every log with a clean-shutdown marker."""
         self.monitor.phase = Phase.STOPPING
         self._stop_by_s = self._host.clock.monotonic_s() + self.config.broker.shutdown_timeout_ms / 1000
+        if self._member is not None:
+            await self._member.hand_over(within_s=self._time_left_s() / 2)
         self._listener.stop_accepting()
         self.broker.replicas.fetches.stop_waiting()
         within_s = min(_STOP_WITHIN_S, self._time_left_s())

@@ -22,6 +22,7 @@ from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, StateLog,
 from flymq.broker.coordinators.transactions import Transactions
 from flymq.broker.replicas.replicas import CLOSED_AT_ONCE, NewEpochs, Replicas
 from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.coordinators import Coordinators
@@ -50,6 +51,7 @@ from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import MetadataStore
 from flymq.model.errors import FsyncFailed
 from flymq.server.adoption import adopt_at_start, check_is_empty, report_unknown
+from flymq.server.cluster_member import ClusterMember, Directory
 from flymq.server.cluster_store import open_cluster_store
 from flymq.server.config import Config, GroupsSettings
 from flymq.server.settings import describe_settings
@@ -89,8 +91,8 @@ class Workplace:
         return Path(self.config.broker.data_dir)
 
 
-async def open_broker(at: Workplace) -> Broker:
-    """Recover what is on the disk, and return a broker that is ready to be served."""
+async def open_broker(at: Workplace) -> tuple[Broker, ClusterMember | None]:
+    """Recover what is on the disk, and return a broker that is ready to be served, and its part in a cluster."""
     headroom = Headroom(
         at.host.disk, at.data_dir, at.host.clock, at.disk_threads, reserve_bytes=at.config.storage.reserve_bytes
     )
@@ -109,6 +111,10 @@ async def open_broker(at: Workplace) -> Broker:
     at.tasks.spawn("image", image.follow())
     flusher = Flusher(at.flush_threads, at.tasks, at.fsync_failed)
     replicas = Replicas(at.config.broker.id, image, directory, flusher, at.host.clock, at.disk_threads, at.tasks)
+    member = None
+    if at.config.is_clustered:
+        member = ClusterMember(at.host, at.config, store, catalog, image, replicas, flusher, at.disk_threads, at.tasks)
+        at.undo.push_async_callback(member.leave)
     at.undo.push_async_callback(_close, at, replicas, identity)
     at.undo.callback(at.disk_threads.close)  # whatever works on the logs ends before they are closed
     at.undo.callback(at.flush_threads.close)
@@ -116,14 +122,20 @@ async def open_broker(at: Workplace) -> Broker:
     headroom.on_files_out.append(replicas.release_sealed)
     headroom.on_room.append(replicas.reopen)
     new_epochs = await replicas.open()
-    _report([partition.log for partition in replicas if isinstance(partition.log, Log)])
+    _report(_logs(replicas))
     if new_epochs:
         await headroom.when_room(partial(_raise_leader_epochs, catalog, image, new_epochs))
     at.tasks.spawn("headroom", headroom.run())
     notes = TopicNotes(directory, catalog, replicas, at.disk_threads)
     await headroom.when_room(partial(notes.write_all, image))
+    if member is not None:
+        replicas.topic_watchers.append(partial(_note_topic, at, headroom, notes, image))
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
-    return await _coordinate(at, cluster_id, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
+    broker = await _coordinate(at, cluster_id, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
+    if member is not None:
+        was_closed = identity.was_clean and all(log.recovery.clean for log in _logs(replicas))
+        member.directory = Directory(identity.directory_id, was_closed and was_clean)
+    return broker, member
 
 
 async def _close(at: Workplace, replicas: Replicas, identity: Identity) -> None:
@@ -141,6 +153,12 @@ async def _identify(at: Workplace, catalog: Catalog) -> tuple[str, Identity]:
         lambda: open_identity(disk, at.data_dir, entropy, cluster=cluster_id, broker_id=at.config.broker.id)
     )
     return cluster_id, identity
+
+
+def _note_topic(at: Workplace, headroom: Headroom, notes: TopicNotes, image: Image, name: str) -> None:
+    """Note a topic that another broker has created or extended."""
+    if (topic := image.find(name)) is not None:
+        at.tasks.spawn(f"note of {name}", headroom.when_room(partial(notes.write, topic)))
 
 
 async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEpochs) -> None:
@@ -222,7 +240,7 @@ async def _coordinate(  # noqa: PLR0913  # called once
     at.tasks.spawn("clock", run_clock(steady_clock, host.disk, at.data_dir, at.disk_threads))
     at.tasks.spawn("expiry", run_expiry(groups, transactions, steady_clock))
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
-    cluster = Cluster(cluster_id, config.broker.id, at.data_dir.absolute(), host.disk, advertised)
+    cluster = Cluster(cluster_id, config.broker.id, at.data_dir.absolute(), host.disk, image.members, advertised)
     service = _service(at, cluster, catalog, image, replicas, admin, groups, transactions, producer_ids)
     return Broker(
         service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, steady_clock, host.clock
@@ -275,6 +293,7 @@ def _service(  # noqa: PLR0913  # called once
         ClientMetrics(image, catalog, gate, clock, at.host.entropy),
         Access(_password_checks(at), config.auth.required, config.auth.users, config.auth.plain_without_tls),
         accounts,
+        OtherBrokers(image, replicas, clock),
     )
 
 
@@ -316,6 +335,10 @@ def group_limits(settings: GroupsSettings) -> GroupLimits:
         quiet_ms=settings.quiet_ms,
         offset_retention_ms=settings.offset_retention_ms,
     )
+
+
+def _logs(replicas: Replicas) -> list[Log]:
+    return [partition.log for partition in replicas if isinstance(partition.log, Log)]
 
 
 def _report(logs: list[Log]) -> None:

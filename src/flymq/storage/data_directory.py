@@ -96,6 +96,22 @@ class DataDirectory:
 
         return remove
 
+    def partition_removal(self, partition: TopicPartition, topic_id: UUID, opened: PartitionLog) -> Callable[[], None]:
+        """Return the work that removes the log of one partition, to run in a thread."""
+        path = self.path_of(partition, topic_id)
+        if topic_id in self.made:
+            self.made[topic_id] = frozenset(self.made[topic_id]) - {partition.partition}
+
+        def remove() -> None:
+            if isinstance(opened, Log):
+                opened.retire()
+                opened.wait_for_syncs()
+            self._disk.remove_directory(path)
+            self._disk.sync_directory(path.parent)
+            opened.release_files()
+
+        return remove
+
     def read_note(self, topic: str, topic_id: UUID) -> TopicNote | None:
         return read_topic_note(self._disk, self._folder(topic, topic_id))
 

@@ -227,6 +227,13 @@ class MemoryLog:
         for batch in self._batches:
             self._remember(batch)
 
+    def restart_at(self, start_offset: int) -> None:
+        """Drop everything and continue at a later offset, as a follower does when its leader has deleted the rest."""
+        assert start_offset > self.end_offset, f"{self.name} ends at {self.end_offset}, not before {start_offset}"
+        self._drop(len(self._batches))
+        self._begin_at(start_offset)
+        self.end_offset = start_offset
+
     def delete_before(self, start_offset: int) -> Steps[None]:
         if start_offset > self.end_offset:
             raise OffsetOutOfRange(f"{self.name} ends at offset {self.end_offset}, before {start_offset}")

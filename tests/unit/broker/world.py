@@ -71,7 +71,7 @@ class World:
         if not self.machine.is_up:
             self.machine.start()
         self._undo = AsyncExitStack()
-        self._node = await self.machine.run(open_broker(self._workplace()))
+        self._node, _ = await self.machine.run(open_broker(self._workplace()))
         return self._node
 
     def _workplace(self) -> Workplace:

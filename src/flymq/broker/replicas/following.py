@@ -3,38 +3,41 @@
 One `Following` for each leader that this broker follows. It decides and applies; replicator.py sends and receives.
 
     ask     the positions that have changed since the last question
-    take    append batches as they are, truncate where the leader has other records, note the high watermark
+    take    append batches as they are, note the high watermark; return what takes longer: to truncate where the leader
+            has other records, to start again or to delete where it has deleted
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from flymq.broker.replicas.partition import Partition
-from flymq.broker.replicas.replica_sessions import NO_EPOCH, Position
-from flymq.model.errors import FlyMQError, OffsetOutOfRange
-from flymq.model.names import TopicPartition
+from flymq.broker.replicas.replica_sessions import NO_EPOCH, Position, ReplicaId
+from flymq.model.errors import FlyMQError, OffsetOutOfRange, StorageError
 from flymq.record.header import Buffer
-from flymq.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+_POSITIONS_MAX = 1_000
+"""In one question, so that the leader serves others in between."""
 
 
 @dataclass(slots=True)
 class Question:
     """What is sent to a leader."""
 
-    positions: list[tuple[TopicPartition, Position]]
-    forgotten: list[TopicPartition]
+    positions: list[tuple[ReplicaId, Position]]
+    forgotten: list[ReplicaId]
 
 
 @dataclass(slots=True)
 class Answer:
     """News of one partition."""
 
-    name: TopicPartition
+    replica: ReplicaId
     batches: Buffer = b""
     high_watermark: int = -1
     start_offset: int = -1
@@ -42,90 +45,133 @@ class Answer:
     error: FlyMQError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A change of a log that waits for the disk. Until `rewritten` the partition is not copied."""
+
+    replica: ReplicaId
+    partition: Partition
+    run: Callable[[], None]
+    """For a thread."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What the answers of a leader have led to."""
+
+    written: list[tuple[ReplicaId, Partition]] = field(default_factory=list)
+    """They got records."""
+    rewrites: list[Rewrite] = field(default_factory=list)
+    trims: list[tuple[Partition, int]] = field(default_factory=list)
+    """The leader has deleted the records before this offset."""
+
+
 @dataclass(slots=True)
 class Following:
     """The partitions that this broker copies from one leader."""
 
-    _partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
-    _changed: dict[TopicPartition, None] = field(default_factory=dict)
-    _forgotten: dict[TopicPartition, None] = field(default_factory=dict)
-    _sent: dict[TopicPartition, Position] = field(default_factory=dict)
+    _partitions: dict[ReplicaId, Partition] = field(default_factory=dict)
+    _changed: dict[ReplicaId, None] = field(default_factory=dict)
+    _forgotten: dict[ReplicaId, None] = field(default_factory=dict)
+    _sent: dict[ReplicaId, Position] = field(default_factory=dict)
+    _failed: dict[ReplicaId, None] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def __contains__(self, name: TopicPartition) -> bool:
-        return name in self._partitions
+    def __contains__(self, replica: ReplicaId) -> bool:
+        return replica in self._partitions
 
-    def add(self, partition: Partition) -> None:
+    def add(self, topic_id: bytes, partition: Partition) -> None:
         """Copy this partition from the leader."""
-        self._partitions[partition.name] = partition
-        self._changed[partition.name] = None
-        self._forgotten.pop(partition.name, None)
+        replica = topic_id, partition.name.partition
+        self._partitions[replica] = partition
+        self._changed[replica] = None
+        self._forgotten.pop(replica, None)
 
-    def remove(self, name: TopicPartition) -> None:
+    def remove(self, replica: ReplicaId) -> None:
         """Copy it no more."""
-        if self._partitions.pop(name, None) is not None:
-            self._changed.pop(name, None)
-            if self._sent.pop(name, None) is not None:
-                self._forgotten[name] = None
+        if self._partitions.pop(replica, None) is not None:
+            self._changed.pop(replica, None)
+            self._failed.pop(replica, None)
+            if self._sent.pop(replica, None) is not None:
+                self._forgotten[replica] = None
 
     def forget_session(self) -> None:
         """The leader does not know the session: everything is sent again."""
         self._sent.clear()
         self._forgotten.clear()
+        self._failed.clear()
         self._changed = dict.fromkeys(self._partitions)
 
-    def note_durable(self, name: TopicPartition) -> None:
-        """More of a partition is on the disk, which the leader of an `fsync` topic waits for."""
-        if name in self._partitions:
-            self._changed[name] = None
+    def note_change(self, replica: ReplicaId) -> None:
+        """Send the position of a partition again: more of it is on the disk, say."""
+        if replica in self._partitions:
+            self._changed[replica] = None
 
     @property
     def has_changes(self) -> bool:
         return bool(self._changed or self._forgotten)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the leader has refused partitions: its metadata, or that of this broker, is behind."""
+        return bool(self._failed)
+
+    def try_failed_again(self) -> None:
+        for replica in self._failed:
+            self._sent.pop(replica, None)
+        self._changed.update(self._failed)
+        self._failed.clear()
+
     def ask(self) -> Question:
-        """Return what has changed since the last question."""
-        positions = []
-        for name in self._changed:
-            position = _position(self._partitions[name])
-            if self._sent.get(name) != position:
-                self._sent[name] = position
-                positions.append((name, position))
+        """Return what has changed since the last question, as much as fits into one."""
+        positions: list[tuple[ReplicaId, Position]] = []
+        while self._changed and len(positions) < _POSITIONS_MAX:
+            replica = next(iter(self._changed))
+            del self._changed[replica]
+            position = _position(self._partitions[replica])
+            if self._sent.get(replica) != position:
+                self._sent[replica] = position
+                positions.append((replica, position))
         question = Question(positions, list(self._forgotten))
-        self._changed, self._forgotten = {}, {}
+        self._forgotten = {}
         return question
 
-    def take(self, answers: Iterable[Answer]) -> list[TopicPartition]:
-        """Apply what a leader has answered; return the partitions that got records."""
-        written = []
+    def take(self, answers: Iterable[Answer]) -> Taken:
+        """Apply what a leader has answered."""
+        taken = Taken()
         for answer in answers:
-            partition = self._partitions.get(answer.name)
-            sent = self._sent.get(answer.name)
+            partition = self._partitions.get(answer.replica)
+            sent = self._sent.get(answer.replica)
             if partition is None or sent is None or partition.leader_epoch != sent.leader_epoch or partition.leads:
                 continue  # meanwhile another broker leads
             try:
-                if self._take(partition, answer):
-                    written.append(answer.name)
+                self._take(partition, answer, taken)
+            except StorageError as error:
+                logger.error("%s cannot be copied any more: %s", partition.name, error.message)
+                self.remove(answer.replica)
             except FlyMQError as error:
-                logger.warning("%s cannot be copied: %s", answer.name, error.message)
-                self.remove(answer.name)
-        return written
+                logger.debug("%s is not copied now: %s", partition.name, error.message)
+                self._failed[answer.replica] = None
+        return taken
 
-    def _take(self, partition: Partition, answer: Answer) -> bool:
+    def _take(self, partition: Partition, answer: Answer, taken: Taken) -> None:
+        if (rewrite := _rewrite(partition, answer)) is not None:
+            del self._sent[answer.replica]
+            taken.rewrites.append(Rewrite(answer.replica, partition, rewrite))
+            return
         if answer.error is not None:
-            if not isinstance(answer.error, OffsetOutOfRange):
-                raise answer.error
-            _start_again(partition, answer.start_offset)
-        elif answer.diverging is not None:
-            _truncate(partition, *answer.diverging)
-        elif answer.batches:
+            raise answer.error
+        if answer.batches:
             partition.append_as_follower(answer.batches, leader_epoch=partition.leader_epoch)
+            del self._sent[answer.replica]  # the leader waits for a position, even if it is the same
+            self._changed[answer.replica] = None
+            taken.written.append((answer.replica, partition))
         if answer.high_watermark >= 0:
             partition.set_high_watermark(answer.high_watermark)
-        self._changed[partition.name] = None
-        return bool(answer.batches)
+        if partition.start_offset < answer.start_offset <= partition.log.end_offset:
+            taken.trims.append((partition, answer.start_offset))
 
 
 def _position(partition: Partition) -> Position:
@@ -135,16 +181,14 @@ def _position(partition: Partition) -> Position:
     return Position(partition.leader_epoch, end_offset, last_epoch, log.durable_offset)
 
 
-def _truncate(partition: Partition, epoch: int, end_offset: int) -> None:
-    """Drop what the leader does not have: after the end of the last epoch that both have, on either side."""
+def _rewrite(partition: Partition, answer: Answer) -> Callable[[], None] | None:
+    """Return how the log has to be changed before it can be copied on."""
     log = partition.log
-    assert isinstance(log, Log)
+    if isinstance(answer.error, OffsetOutOfRange) and answer.start_offset > log.end_offset:
+        return partial(log.restart_at, answer.start_offset)  # the leader has deleted what comes next
+    if answer.diverging is None:
+        return None
+    epoch, end_offset = answer.diverging
     own = log.epochs.end_of(epoch, log.end_offset) if epoch != NO_EPOCH else None
-    log.truncate(max(log.start_offset, min(end_offset, end_offset if own is None else own[1])))
-
-
-def _start_again(partition: Partition, start_offset: int) -> None:
-    """The leader has deleted what comes next here: go on where it starts."""
-    log = partition.log
-    assert isinstance(log, Log)
-    log.restart_at(start_offset)
+    # After the end of the last epoch that both have, on either side.
+    return partial(log.truncate, max(log.start_offset, end_offset if own is None else min(end_offset, own[1])))

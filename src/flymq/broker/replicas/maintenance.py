@@ -50,6 +50,8 @@ class Maintenance:
         """Delete records by the retention settings of the topic."""
         log, now_ms = partition.log, self._clock.now_ms()
         log.producers.expire(now_ms - PRODUCER_EXPIRY_MS)
+        if not partition.leads:
+            return  # a follower deletes what its leader has deleted
         async with partition.upkeep:
             if isinstance(log, Log):
                 await run_steps(self._threads, log.load_times())
@@ -78,7 +80,8 @@ class Maintenance:
     async def checkpoint(self, partition: Partition) -> None:
         """Write a checkpoint of the log, so that recovery has little to scan."""
         if isinstance(partition.log, Log):
-            await self._flusher.checkpoint(partition.log)
+            async with partition.upkeep:
+                await self._flusher.checkpoint(partition.log)
 
     async def _repeat(self, interval_ms: int, work: Callable[[Partition], Awaitable[None]]) -> None:
         failures = FailureLog(logger, f"{work.__name__} of %s failed")

@@ -107,6 +107,12 @@ class Partition:
         self._seen_high_watermark = 0
         self.replication: Replication | None = None
         """Set while this broker leads a partition with several replicas."""
+        self.on_caught_up: Callable[[], None] = lambda: None
+        """Called when a follower that is not in sync has caught up."""
+        self.may_lead_alone: Callable[[], bool] = lambda: True
+        """Whether it is certain that no other broker leads. While it is not, only acks=all is acknowledged."""
+        self.is_rewritten = False
+        """Whether the log is being truncated. Its role does not change meanwhile."""
         self._is_replicated = False
         self.upkeep = asyncio.Lock()
         """Held by whatever removes or replaces segments in several steps: deletion, retention, compaction."""
@@ -139,16 +145,26 @@ class Partition:
         self._take_role(Role.LEADER, epoch)
         if self.log.failure is None:
             self.log.begin_epoch(epoch)  # even if no record follows: a follower may ask for its start offset
-        self._is_replicated = state is not None and len(state.replicas) > 1
-        if state is not None and self._is_replicated:
+        self._is_replicated = False
+        if state is not None:
+            self.update(state)
+
+    def update(self, state: PartitionState) -> None:
+        """The metadata has another state of the partition, in which this broker leads with the same leader epoch."""
+        now_s = self._clock.monotonic_s()
+        if self.replication is not None:
+            self.replication.changed(state, now_s)
+        elif len(state.replicas) > 1:
+            self._is_replicated = True
             self.replication = Replication(
                 self.name,
                 self.log,
                 state,
                 self._flusher,
                 self.wake,
+                self._caught_up,
                 high_watermark=self._seen_high_watermark,
-                now_s=self._clock.monotonic_s(),
+                now_s=now_s,
             )
 
     def follow(self, epoch: int) -> None:
@@ -163,6 +179,9 @@ class Partition:
             self.replication.end(NotLeader(f"another broker leads {self.name} now"))
             self.replication = None
         self.role, self.leader_epoch = role, epoch
+
+    def _caught_up(self) -> None:
+        self.on_caught_up()
 
     def set_high_watermark(self, high_watermark: int) -> None:
         """The leader has committed everything before this offset. What is not here yet does not count."""
@@ -198,8 +217,11 @@ class Partition:
         if self.role is not Role.LEADER:
             self.check_leads()
         log, replication = self.log, self.replication
-        if replication is not None and acks is Acks.ALL:
-            replication.check_enough()
+        if replication is not None:
+            if acks is Acks.ALL:
+                replication.check_enough()
+            elif not self.may_lead_alone():
+                raise NotLeader(f"this broker has lost touch with the cluster, and may lead {self.name} no more")
         written = log.append(batches, leader_epoch=self.leader_epoch, now_ms=self._clock.now_ms())
         written.start_offset = log.start_offset
         if replication is not None:

@@ -4,6 +4,9 @@ A follower names the partitions that it copies once, and afterwards only those w
 those it has just received. An append marks its partition as ready in the sessions of its followers, so a fetch looks
 only at partitions that have something new: its cost does not grow with the number of partitions followed.
 
+Partitions are named by the id of their topic: records of a topic that was deleted never reach one that was created
+again with its name.
+
 With the positions of a follower the leader moves the high watermark. That alone does not complete a fetch that waits,
 else every record would cost two responses; a follower learns it with the next records, or when its fetch times out.
 """
@@ -19,9 +22,11 @@ from typing import NamedTuple
 from flymq.broker.replicas.partition import Partition, Slice
 from flymq.host.clock import Clock
 from flymq.model.errors import FlyMQError, OffsetOutOfRange
-from flymq.model.names import TopicPartition
 
 NO_EPOCH = -1
+
+ReplicaId = tuple[bytes, int]
+"""Topic id and number of a partition."""
 
 
 class Position(NamedTuple):
@@ -41,7 +46,7 @@ class Position(NamedTuple):
 class ReplicaRead:
     """News of one partition for a follower."""
 
-    name: TopicPartition
+    replica: ReplicaId
     slice: Slice | None = None
     high_watermark: int = -1
     start_offset: int = -1
@@ -56,149 +61,178 @@ class _Followed:
     position: Position
     wake: Callable[[], None]
     told_high_watermark: int = -1
-    has_failed: bool = False
-    """It was told an error or a divergence, and nothing more until it sends another position."""
+    is_answered: bool = False
+    """It was sent records, an error or a divergence, and nothing more until it sends its position."""
+
+
+@dataclass(slots=True)
+class _WaitingFetch:
+    future: asyncio.Future[list[ReplicaRead]]
+    bytes_max: int
+    told: list[ReplicaRead]
+    timer: asyncio.Handle
+    is_due: bool = False
 
 
 class ReplicaSession:
     """The partitions that one follower copies from this broker."""
 
-    def __init__(
-        self, broker: int, broker_epoch: int, find: Callable[[TopicPartition], Partition], clock: Clock
-    ) -> None:
+    def __init__(self, broker: int, broker_epoch: int, find: Callable[[ReplicaId], Partition], clock: Clock) -> None:
         self.broker = broker
         self.broker_epoch = broker_epoch
         self._find = find
         self._clock = clock
-        self._followed: dict[TopicPartition, _Followed] = {}
-        self._ready: dict[TopicPartition, None] = {}  # in the order in which they are served
-        self._failed: dict[TopicPartition, ReplicaRead] = {}
-        self._has_news = asyncio.Event()
+        self._followed: dict[ReplicaId, _Followed] = {}
+        self._ready: dict[ReplicaId, None] = {}  # in the order in which they are served
+        self._failed: dict[ReplicaId, ReplicaRead] = {}
+        self._waiting: _WaitingFetch | None = None
 
-    def change(self, positions: Iterable[tuple[TopicPartition, Position]], forgotten: Iterable[TopicPartition]) -> None:
+    def change(self, positions: Iterable[tuple[ReplicaId, Position]], forgotten: Iterable[ReplicaId]) -> None:
         """Take in where the follower is now, and which partitions it does not copy any more."""
-        for name in forgotten:
-            self._forget(name)
+        for replica in forgotten:
+            self._forget(replica)
         now_s = self._clock.monotonic_s()
-        for name, position in positions:
+        for replica, position in positions:
             try:
-                self._move(name, position, now_s)
+                self._move(replica, position, now_s)
             except FlyMQError as error:
-                self._forget(name)
-                self._failed[name] = ReplicaRead(name, error=error)
+                self._forget(replica)
+                self._failed[replica] = ReplicaRead(replica, error=error)
 
-    def _move(self, name: TopicPartition, position: Position, now_s: float) -> None:
-        partition = self._find(name)
+    def _move(self, replica: ReplicaId, position: Position, now_s: float) -> None:
+        partition = self._find(replica)
         partition.check_leads(position.leader_epoch)
-        followed = self._followed.get(name)
+        followed = self._followed.get(replica)
         if followed is None or followed.partition is not partition:
-            self._forget(name)
-            followed = _Followed(partition, position, partial(self._woken, name))
-            self._followed[name] = followed
+            self._forget(replica)
+            followed = _Followed(partition, position, partial(self._woken, replica))
+            self._followed[replica] = followed
         followed.position = position
-        followed.has_failed = False
-        if (failed := _refusal(partition, position)) is not None:
-            followed.has_failed = True
-            self._failed[name] = failed
+        followed.is_answered = False
+        if (failed := _refusal(replica, partition, position)) is not None:
+            followed.is_answered = True
+            self._failed[replica] = failed
             return
-        self._failed.pop(name, None)
+        self._failed.pop(replica, None)
         if partition.replication is not None:
             partition.replication.fetched(
                 self.broker, self.broker_epoch, position.offset, position.durable_offset, now_s
             )
         partition.wait(followed.wake)
         if partition.log.end_offset > position.offset or partition.high_watermark != followed.told_high_watermark:
-            self._ready[name] = None
+            self._ready[replica] = None
         else:
-            self._ready.pop(name, None)
+            self._ready.pop(replica, None)
 
-    def _forget(self, name: TopicPartition) -> None:
-        followed = self._followed.pop(name, None)
+    def _forget(self, replica: ReplicaId) -> None:
+        followed = self._followed.pop(replica, None)
         if followed is not None:
             followed.partition.stop_waiting(followed.wake)
-        self._ready.pop(name, None)
-        self._failed.pop(name, None)
+        self._ready.pop(replica, None)
+        self._failed.pop(replica, None)
 
-    def _woken(self, name: TopicPartition) -> None:
+    def _woken(self, replica: ReplicaId) -> None:
         """Something was appended, the high watermark has moved, or another broker leads."""
-        followed = self._followed[name]
-        if followed.has_failed:
+        followed = self._followed[replica]
+        if followed.is_answered:
             return
         partition, position = followed.partition, followed.position
         try:
             partition.check_leads(position.leader_epoch)
         except FlyMQError as error:
-            self._forget(name)
-            self._failed[name] = ReplicaRead(name, error=error)
-            self._has_news.set()
+            self._forget(replica)
+            self._failed[replica] = ReplicaRead(replica, error=error)
+            self._has_news()
             return
-        self._ready[name] = None
+        self._ready[replica] = None
         if partition.log.end_offset > position.offset:
-            self._has_news.set()
+            self._has_news()
         else:
             partition.wait(followed.wake)
 
     # --- read
 
-    async def fetch(self, *, bytes_max: int, wait_s: float) -> list[ReplicaRead]:
-        """Return the news; wait for records if there are none."""
+    def fetch(self, *, bytes_max: int, wait_s: float) -> list[ReplicaRead] | asyncio.Future[list[ReplicaRead]]:
+        """Return the news, or a future of them if there are no records yet. An older fetch that waits is completed."""
+        if (older := self._waiting) is not None:
+            self._waiting = None
+            older.timer.cancel()
+            if not older.future.done():
+                older.future.set_result(older.told)
         reads = self._read(bytes_max)
         if any(read.high_watermark < 0 or read.slice is not None for read in reads):
             return reads
-        self._has_news.clear()
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._has_news.wait()
-        except TimeoutError:
-            pass
-        return self._read(bytes_max, told=reads)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[ReplicaRead]] = loop.create_future()
+        self._waiting = _WaitingFetch(future, bytes_max, reads, loop.call_later(wait_s, self._complete))
+        return future
+
+    def _has_news(self) -> None:
+        """Complete the fetch that waits, after everything that is appended in this turn of the loop."""
+        waiting = self._waiting
+        if waiting is not None and not waiting.is_due:
+            waiting.is_due = True
+            waiting.timer.cancel()
+            waiting.timer = asyncio.get_running_loop().call_soon(self._complete)
+
+    def _complete(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        waiting.timer.cancel()
+        if not waiting.future.done():
+            waiting.future.set_result(self._read(waiting.bytes_max, told=waiting.told))
 
     def _read(self, bytes_max: int, told: Iterable[ReplicaRead] = ()) -> list[ReplicaRead]:
-        """Read the partitions that are ready, in turns: one that was served goes to the end."""
-        reads = {read.name: read for read in told}
+        """Read the partitions that are ready, in turns: one that was served goes to the end when it is ready again."""
+        reads = {read.replica: read for read in told}
         reads |= self._failed
         self._failed = {}
-        for name in list(self._ready):
+        for replica in list(self._ready):
             if bytes_max <= 0:
                 break
-            followed = self._followed[name]
-            read = self._read_one(followed, bytes_max)
-            del self._ready[name]
+            followed = self._followed[replica]
+            read = self._read_one(replica, followed, bytes_max)
+            del self._ready[replica]
             if read.error is not None:
-                followed.has_failed = True
+                followed.is_answered = True
             elif read.slice is not None:
                 bytes_max -= read.slice.length
-                self._ready[name] = None  # until the follower says how far it is
+                followed.is_answered = True
                 followed.told_high_watermark = read.high_watermark
-            elif read.high_watermark == followed.told_high_watermark and name not in reads:
+            elif read.high_watermark == followed.told_high_watermark and replica not in reads:
                 continue
             else:
                 followed.told_high_watermark = read.high_watermark
-            reads[name] = read
+            reads[replica] = read
         return list(reads.values())
 
-    def _read_one(self, followed: _Followed, bytes_max: int) -> ReplicaRead:
+    def _read_one(self, replica: ReplicaId, followed: _Followed, bytes_max: int) -> ReplicaRead:
         partition, position = followed.partition, followed.position
         try:
             found = partition.read_for_replica(position.offset, bytes_max=bytes_max)
         except FlyMQError as error:
-            return ReplicaRead(partition.name, start_offset=partition.start_offset, error=error)
-        return ReplicaRead(partition.name, found, partition.high_watermark, partition.start_offset)
+            return ReplicaRead(replica, start_offset=partition.start_offset, error=error)
+        return ReplicaRead(replica, found, partition.high_watermark, partition.start_offset)
 
     def close(self) -> None:
         """The follower is gone."""
-        for name in list(self._followed):
-            self._forget(name)
+        if (waiting := self._waiting) is not None:
+            self._waiting = None
+            waiting.timer.cancel()
+            waiting.future.cancel()
+        for replica in list(self._followed):
+            self._forget(replica)
 
 
-def _refusal(partition: Partition, position: Position) -> ReplicaRead | None:
+def _refusal(replica: ReplicaId, partition: Partition, position: Position) -> ReplicaRead | None:
     """Return what a follower is told that cannot go on from its position."""
-    name, start_offset = partition.name, partition.start_offset
+    start_offset = partition.start_offset
     if position.offset < start_offset:
-        error = OffsetOutOfRange(f"{name} starts at offset {start_offset}, not {position.offset}")
-        return ReplicaRead(name, start_offset=start_offset, error=error)
+        error = OffsetOutOfRange(f"{partition.name} starts at offset {start_offset}, not {position.offset}")
+        return ReplicaRead(replica, start_offset=start_offset, error=error)
     diverging = _divergence(partition, position)
-    return None if diverging is None else ReplicaRead(name, diverging=diverging)
+    return None if diverging is None else ReplicaRead(replica, diverging=diverging)
 
 
 def _divergence(partition: Partition, position: Position) -> tuple[int, int] | None:

@@ -19,7 +19,9 @@ from uuid import UUID
 
 from flymq.broker.replicas.fetching import Fetches
 from flymq.broker.replicas.partition import Partition
-from flymq.cluster.catalog import NewEpoch
+from flymq.broker.replicas.replica_sessions import ReplicaId
+from flymq.broker.replicas.replicator import Replicator
+from flymq.cluster.catalog import NO_LEADER, NewEpoch
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Steps, Tasks, Threads, run_steps
@@ -66,6 +68,13 @@ class Replicas:
         self._working: dict[UUID, asyncio.Task[None]] = {}
         self._offline: dict[UUID, dict[int, PartitionOffline]] = {}
         self._removal_failures: dict[UUID, FlyMQError] = {}
+        self.replicator: Replicator | None = None
+        """Copies what other brokers lead; None for a broker without a cluster."""
+        self.on_caught_up: Callable[[UUID, Partition], None] = lambda topic_id, partition: None
+        """Called when a follower that is not in sync has caught up with a partition that is led here."""
+        self.is_in_touch: Callable[[], bool] = lambda: True
+        """Whether this broker is certain that the cluster counts on it."""
+        self._may_lead = True
         self.fetches = Fetches(self.get)
         self.topic_watchers: list[Callable[[str], None]] = []
         """Called with the name of a topic that was created, deleted or extended, once its replicas here are ready."""
@@ -89,6 +98,14 @@ class Replicas:
         partition = self._partitions.get(name)
         if partition is None:
             raise self._why_missing(name)
+        return partition
+
+    def get_by_id(self, replica: ReplicaId) -> Partition:
+        """Return the partition of the topic with this id, or raise an error if it is not here."""
+        topic = self._image.get_by_id(replica[0])
+        partition = self._by_topic.get(topic.topic_id, {}).get(replica[1])
+        if partition is None:
+            raise self._why_missing((topic.name, replica[1]))
         return partition
 
     def _why_missing(self, name: tuple[str, int]) -> FlyMQError:
@@ -128,6 +145,35 @@ class Replicas:
             if number >= first:
                 raise failure.__cause__ or failure
 
+    # --- many brokers
+
+    def join_cluster(self, replicator: Replicator) -> None:
+        """Be one of many brokers. Nothing is led before `admitted`: the metadata may be that of the last start."""
+        self.replicator = replicator
+        self._may_lead = False
+        replicator.on_rewritten = self._rewritten
+
+    async def admitted(self) -> None:
+        """The controller counts on this broker: whatever the metadata says that it leads, it leads."""
+        self._may_lead = True
+        slice_ = TimeSlice()
+        for topic in list(self._image):
+            await slice_.yield_if_over()
+            if (current := self._image.find(topic.name)) is not None:
+                self._assign_roles(current)
+
+    def _rewritten(self, partition: Partition) -> None:
+        """Take up the role that the metadata says by now."""
+        if self._partitions.get(partition.name) is partition:
+            self._assign_role(self._image.get(partition.name.topic), partition.name.partition, partition)
+
+    def led(self) -> Iterator[tuple[UUID, Partition]]:
+        """Yield the partitions with several replicas that this broker leads, with the id of their topic."""
+        for topic_id, by_number in self._by_topic.items():
+            for partition in by_number.values():
+                if partition.replication is not None:
+                    yield topic_id, partition
+
     # --- follow the image
 
     async def open(self) -> NewEpochs:
@@ -147,8 +193,8 @@ class Replicas:
             await self._add(topic, logs)
             for number, partition in self.of(topic).items():
                 log, state = partition.log, topic.partitions[number]
-                if not isinstance(log, Log) or state.leader != self.broker_id:
-                    continue
+                if not isinstance(log, Log) or state.leader != self.broker_id or self.replicator is not None:
+                    continue  # of many brokers, the controller raises it
                 if not log.recovery.clean or log.epochs.current > state.leader_epoch:
                     epoch = max(log.epochs.current, state.leader_epoch) + 1
                     new_epochs[topic.topic_id, partition.name] = NewEpoch(state, epoch)
@@ -252,8 +298,16 @@ class Replicas:
                 self._set_offline(current, {other: why for other, why in offline.items() if other != number})
             assert name not in self._partitions, f"{name} is open already"
             partition = Partition(name, log, flusher=self._flusher, clock=self._clock)
+            partition.on_caught_up = partial(self._caught_up, current.topic_id, partition)
+            partition.may_lead_alone = self._is_in_touch
             self._partitions[name] = by_number[number] = partition
             self._assign_role(current, number, partition)
+
+    def _caught_up(self, topic_id: UUID, partition: Partition) -> None:
+        self.on_caught_up(topic_id, partition)
+
+    def _is_in_touch(self) -> bool:
+        return self.is_in_touch()
 
     def _current(self, topic: Topic) -> Topic:
         found = self._image.find(topic.name)
@@ -282,24 +336,79 @@ class Replicas:
 
     def _assign_role(self, topic: Topic, number: int, partition: Partition) -> None:
         state = topic.partitions[number]
-        leads = state.leader == self.broker_id
         if partition.log.config is not topic.config and partition.log.config != topic.config:
             partition.configure(topic.config)
+        if partition.is_rewritten:
+            return  # see `_rewritten`
         if partition.log.epochs.current > state.leader_epoch:
             return  # the metadata is older than the log: wait for the new epoch that `open` asks for
-        if (partition.leads, partition.leader_epoch) != (leads, state.leader_epoch):
-            partition.lead(state.leader_epoch) if leads else partition.follow(state.leader_epoch)
-            for watcher in self.role_watchers:
-                watcher(partition)
+        leads = self._may_lead and state.leader == self.broker_id
+        if (partition.leads, partition.leader_epoch) == (leads, state.leader_epoch):
+            if leads:
+                partition.update(state)
+            return
+        if leads:
+            self._stop_copying(topic.topic_id, number)
+            partition.lead(state.leader_epoch, state)
+        else:
+            partition.follow(state.leader_epoch)
+            self._copy(topic.topic_id, partition, state.leader)
+        for watcher in self.role_watchers:
+            watcher(partition)
+
+    def _copy(self, topic_id: UUID, partition: Partition, leader: int) -> None:
+        if self.replicator is None:
+            return
+        if leader in (NO_LEADER, self.broker_id):
+            self.replicator.stop((topic_id.bytes, partition.name.partition))
+        else:
+            self.replicator.follow(topic_id.bytes, partition, leader)
+
+    def _stop_copying(self, topic_id: UUID, number: int) -> None:
+        if self.replicator is not None:
+            self.replicator.stop((topic_id.bytes, number))
 
     def _drop_revoked(self, topic: Topic) -> None:
-        """Drop partitions that were added and taken back, because some of them could not be opened. They are empty."""
-        count, here = len(topic.partitions), self.of(topic)
-        for number in [number for number in here if number >= count]:
-            partition = here.pop(number)
-            del self._partitions[partition.name]
+        """Drop partitions that this broker has no replica of any more.
+
+        Either they were moved to other brokers, or they were added and taken back, because some could not be opened.
+        """
+        states, here = topic.partitions, self.of(topic)
+        for number in [number for number in here if number >= len(states)]:
+            partition = self._drop(topic, here, number)
             partition.log.release_files()
-        self._set_offline(topic, {number: error for number, error in self.offline(topic).items() if number < count})
+        moved = [number for number in here if self.broker_id not in states[number].replicas]
+        if moved:
+            dropped = [self._drop(topic, here, number) for number in moved]
+            self._work(topic.topic_id, partial(self._remove_moved, topic, dropped))
+        offline = self.offline(topic)
+        if offline:
+            still = {number for number in offline if number < len(states) and self.broker_id in states[number].replicas}
+            self._set_offline(topic, {number: offline[number] for number in still})
+
+    def _drop(self, topic: Topic, here: dict[int, Partition], number: int) -> Partition:
+        partition = here.pop(number)
+        del self._partitions[partition.name]
+        self._stop_copying(topic.topic_id, number)
+        if partition.leads:
+            partition.follow(partition.leader_epoch)
+            for watcher in self.role_watchers:
+                watcher(partition)
+        partition.wake()
+        return partition
+
+    async def _remove_moved(self, topic: Topic, partitions: list[Partition]) -> None:
+        """Remove the files of partitions that other brokers have now."""
+        for partition in partitions:
+            if isinstance(partition.log, Log):
+                partition.log.retire()
+            await partition.until_idle()
+            try:
+                await self._threads.run(
+                    self._directory.partition_removal(partition.name, topic.topic_id, partition.log)
+                )
+            except FlyMQError as error:
+                logger.error("cannot remove the files of %s, which other brokers have now: %s", partition.name, error)
 
     def _remove(self, topic: Topic) -> None:
         """Close a deleted topic and remove its files; waiting readers get an error."""
@@ -307,7 +416,8 @@ class Replicas:
         self._offline.pop(topic.topic_id, None)
         for partition in partitions.values():
             del self._partitions[partition.name]
-        for partition in partitions.values():
+        for number, partition in partitions.items():
+            self._stop_copying(topic.topic_id, number)
             partition.wake()
         self._tell_topic(topic.name)
         for partition in partitions.values():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from flymq.broker.access.login import Access
 from flymq.broker.service.accounts import Accounts
+from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.coordinators import Coordinators
@@ -34,3 +35,4 @@ class Service:
     client_metrics: ClientMetrics
     access: Access
     accounts: Accounts
+    brokers: OtherBrokers

@@ -43,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = address
         self.broker = -1
         self.server_version = ""
+        self.needs_login = False
         self.served: frozenset[int] = frozenset()
         self.batches_bytes_max = BATCHES_BYTES_MAX
         self._counters = counters
@@ -54,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost: FlyMQError | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._ended = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
@@ -68,6 +70,10 @@ class Connection(asyncio.BufferedProtocol):
         await self._writable.wait()
         if self._lost is not None:
             raise self._lost
+
+    async def wait_lost(self) -> None:
+        """Return when the connection is lost or closed."""
+        await self._ended.wait()
 
     def serves(self, request: type[Message]) -> bool:
         """Whether the broker supports this operation."""
@@ -182,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._lost = error
         self._writable.set()
+        self._ended.set()
         waiting, self._waiting = self._waiting, {}
         self._counters.requests_in_flight -= len(waiting)
         for future, _ in waiting.values():
@@ -191,7 +198,9 @@ class Connection(asyncio.BufferedProtocol):
                 future.exception()  # retrieve it, so that asyncio does not warn about a request no longer awaited
 
 
-async def connect(address: Address, config: ConnectionConfig, counters: Counters, network: Network) -> Connection:
+async def connect(
+    address: Address, config: ConnectionConfig, counters: Counters, network: Network, *, logs_in: bool = True
+) -> Connection:
     """Open a connection, exchange HELLO, and authenticate if the client has credentials."""
     host, port = address
     timeout_s = config.connect_timeout_ms / 1000
@@ -217,6 +226,8 @@ async def connect(address: Address, config: ConnectionConfig, counters: Counters
         raise BrokerUnavailable(f"no broker at {host}:{port}: {error.strerror or error}") from error
     try:
         await _greet(connection, config)
+        if logs_in:
+            await _log_in(connection, config)
     except BaseException:
         connection.close()
         raise
@@ -230,10 +241,14 @@ async def _greet(connection: Connection, config: ConnectionConfig) -> None:
     connection.broker = answer.broker
     connection.server_version = answer.version
     connection.served = frozenset(answer.opcodes)
+    connection.needs_login = bool(answer.authentication)
     if answer.payload_bytes_max:  # leave room for the names around the batches
         connection.batches_bytes_max = min(BATCHES_BYTES_MAX, answer.payload_bytes_max * 3 // 4)
+
+
+async def _log_in(connection: Connection, config: ConnectionConfig) -> None:
     if config.username is not None and config.password is not None:
         login = Authenticate(username=config.username, password=config.password)
-        await connection.request(login, AuthenticateAnswer, timeout_s)
-    elif answer.authentication:
+        await connection.request(login, AuthenticateAnswer, config.request_timeout_ms / 1000)
+    elif connection.needs_login:
         raise Unauthenticated(f"the broker at {connection} requires a username and a password")

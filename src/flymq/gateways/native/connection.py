@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from flymq.broker.service.brokers import ReplicaSession
 from flymq.broker.service.records import Slice
 from flymq.broker.service.service import Service
 from flymq.gateways.connection import TURN_S, AnswerLater, Awaited, SharedByConnections
@@ -17,12 +18,12 @@ from flymq.gateways.framed_connection import FramedConnection
 from flymq.gateways.native.large_requests import SPLIT_BYTES, SPLITS
 from flymq.gateways.outbox import Buffer
 from flymq.gateways.pieces import Split, serve_in_pieces
-from flymq.model.errors import FlyMQError, InternalError, Unauthenticated, UnknownOpcode
+from flymq.model.errors import FlyMQError, InternalError, NotAPeer, Unauthenticated, UnknownOpcode
 from flymq.wire.first_bytes import Speaks
 from flymq.wire.native.codec import decode_request, encode_answer, encode_error, peek_id
 from flymq.wire.native.framing import MAGIC, Frame, FrameCutter
 from flymq.wire.native.messages.fields import Message
-from flymq.wire.native.opcodes import Opcode
+from flymq.wire.native.opcodes import PEER_OPCODES, Opcode
 
 if TYPE_CHECKING:
     from flymq.gateways.native.push import Push
@@ -37,7 +38,7 @@ Answer = Message | Pieces | None
 Handler = Callable[["NativeConnection", Any], "Answer | AnswerLater | Awaitable[Answer]"]
 
 _NAMES = {opcode.value: opcode.name.lower() for opcode in Opcode}
-_BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING))
+_BEFORE_LOGIN = frozenset((Opcode.HELLO, Opcode.AUTHENTICATE, Opcode.PING, Opcode.JOIN_PEER))
 
 
 class NativeConnection(FramedConnection[Frame]):
@@ -48,12 +49,21 @@ class NativeConnection(FramedConnection[Frame]):
     def __init__(self, service: Service, shared: SharedByConnections, handlers: dict[int, Handler]) -> None:
         super().__init__(service, shared, FrameCutter(shared.scratch))
         self.pushes: dict[int, Push] = {}
+        self.peer: ReplicaSession | None = None
+        """Set if another broker of the cluster is at the other end."""
         self._handlers = handlers
 
     @property
     def opcodes(self) -> list[int]:
         """The supported operations."""
         return sorted(self._handlers)
+
+    def joined(self, session: ReplicaSession, principal: str) -> None:
+        """Another broker has proved who it is."""
+        if self.peer is not None:
+            self.peer.close()
+        self.peer = session
+        self.logged_in(principal)
 
     # --- receive
 
@@ -90,6 +100,8 @@ class NativeConnection(FramedConnection[Frame]):
     def connection_lost(self, exc: Exception | None) -> None:
         for push in list(self.pushes.values()):
             push.stop()
+        if self.peer is not None:
+            self.peer.close()
         super().connection_lost(exc)
 
     # --- serve
@@ -103,6 +115,8 @@ class NativeConnection(FramedConnection[Frame]):
                 raise UnknownOpcode(f"{Opcode(opcode).name} is not supported by this broker")
             if not self.is_logged_in and opcode not in _BEFORE_LOGIN:
                 raise Unauthenticated(f"{Opcode(opcode).name} before AUTHENTICATE")
+            if opcode in PEER_OPCODES and self.peer is None and opcode != Opcode.JOIN_PEER:
+                raise NotAPeer(f"{Opcode(opcode).name} is for brokers of the cluster only")
             if len(payload) > SPLIT_BYTES and (split := SPLITS.get(opcode)) is not None and split.is_needed(request):
                 if (kept := self._cutter.keep(payload)) is not payload:
                     request = decode_request(opcode, kept)  # again: the first one has views of the scratch memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.gateways.native import groups, push, records, session, topics, transactions
+from flymq.gateways.native import groups, peers, push, records, session, topics, transactions
 from flymq.gateways.native.connection import Handler
 from flymq.wire.native.opcodes import Opcode
 
@@ -43,4 +43,6 @@ HANDLERS: dict[int, Handler] = {
     Opcode.START_PUSH: push.start_push,
     Opcode.CREDIT: push.credit,
     Opcode.STOP_PUSH: push.stop_push,
+    Opcode.JOIN_PEER: peers.join_peer,
+    Opcode.REPLICA_FETCH: peers.replica_fetch,
 }

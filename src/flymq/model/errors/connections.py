@@ -73,3 +73,11 @@ class UnknownRetriableError(UnknownBrokerError):
 
     code = "UNKNOWN_RETRIABLE_ERROR"
     retriable = True
+
+
+class NotAPeer(FlyMQError):
+    """An operation between brokers was requested by something that is not known as a broker of the cluster."""
+
+    code = "NOT_A_PEER"
+    retriable = True
+    hint = "A broker that has just registered is known in a moment; clients cannot use this operation."

@@ -19,6 +19,7 @@ from msgspec import Raw
 from msgspec.msgpack import Encoder
 
 from flymq.wire.native.framing import frame_header
+from flymq.wire.native.messages.peers import ReplicaFetchAnswer, ReplicaNews
 from flymq.wire.native.messages.push import Deliver
 from flymq.wire.native.messages.records import FetchAnswer, FetchedPartition
 from flymq.wire.native.opcodes import Opcode, answer_to
@@ -28,36 +29,40 @@ _BIN32 = Struct(">BI")
 _ARRAY32 = Struct(">BI")
 _EMPTY_ARRAY = b"\x90"
 
+WithBatches = FetchAnswer | Deliver | ReplicaFetchAnswer
+_OPCODES: dict[type[WithBatches], int] = {
+    FetchAnswer: answer_to(Opcode.FETCH),
+    ReplicaFetchAnswer: answer_to(Opcode.REPLICA_FETCH),
+    Deliver: Opcode.DELIVER,
+}
 
-def encode_around(message: FetchAnswer | Deliver, lengths: Sequence[int]) -> list[bytes]:
+
+def encode_around(message: WithBatches, lengths: Sequence[int]) -> list[bytes]:
     """Return the pieces before each partition's body; the body of partition `i` has `lengths[i]` bytes.
 
     The partitions' own `batches` are overwritten. Without partitions there is one piece, the whole frame.
     """
-    partitions = message.partitions
+    partitions: Sequence[FetchedPartition | ReplicaNews] = message.partitions
     assert len(partitions) == len(lengths)
     pieces = [_encode_up_to_body(partition, length) for partition, length in zip(partitions, lengths, strict=True)]
     head = _encode_up_to_partitions(message)
     if not pieces:
         pieces = [b""]
     payload_length = len(head) + sum(map(len, pieces)) + sum(lengths)
-    opcode = Opcode.DELIVER if isinstance(message, Deliver) else answer_to(Opcode.FETCH)
-    pieces[0] = frame_header(opcode, payload_length) + head + pieces[0]
+    pieces[0] = frame_header(_OPCODES[type(message)], payload_length) + head + pieces[0]
     return pieces
 
 
-def _encode_up_to_body(partition: FetchedPartition, length: int) -> bytes:
+def _encode_up_to_body(partition: FetchedPartition | ReplicaNews, length: int) -> bytes:
     body: Any = Raw(_BIN32.pack(0xC6, length))  # raw bytes: the header of a binary value whose content follows
     partition.batches = body
     return _ENCODER.encode(partition)
 
 
-def _encode_up_to_partitions(message: FetchAnswer | Deliver) -> bytes:
-    bare: FetchAnswer | Deliver
-    if isinstance(message, Deliver):
-        bare = Deliver(id=message.id, subscription=message.subscription, partitions=[])
-    else:
-        bare = FetchAnswer(id=message.id, partitions=[])
-    encoded = _ENCODER.encode(bare)
+def _encode_up_to_partitions(message: WithBatches) -> bytes:
+    partitions: Any = message.partitions
+    message.partitions = []
+    encoded = _ENCODER.encode(message)
+    message.partitions = partitions
     assert encoded.endswith(_EMPTY_ARRAY)
-    return encoded[:-1] + _ARRAY32.pack(0xDD, len(message.partitions))
+    return encoded[:-1] + _ARRAY32.pack(0xDD, len(partitions))

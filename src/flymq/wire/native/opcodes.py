@@ -56,8 +56,16 @@ class Opcode(IntEnum):
     CREDIT = 0x41
     STOP_PUSH = 0x42
 
+    # between brokers only
+    JOIN_PEER = 0x50
+    REPLICA_FETCH = 0x51
+
     DELIVER = 0xF0
     ERROR = 0xFF
+
+
+PEER_OPCODES = range(0x50, 0x60)
+"""Operations between the brokers of a cluster."""
 
 
 def answer_to(opcode: int) -> int:

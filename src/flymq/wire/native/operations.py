@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flymq.wire.native.messages import groups, push, records, session, topics, transactions
+from flymq.wire.native.messages import groups, peers, push, records, session, topics, transactions
 from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.opcodes import Opcode
 
@@ -53,6 +53,8 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.START_PUSH: Operation(push.StartPush, session.Done),
     Opcode.CREDIT: Operation(push.Credit, None),
     Opcode.STOP_PUSH: Operation(push.StopPush, session.Done),
+    Opcode.JOIN_PEER: Operation(peers.JoinPeer, session.Done),
+    Opcode.REPLICA_FETCH: Operation(peers.ReplicaFetch, peers.ReplicaFetchAnswer),
 }
 
 UNASKED: dict[Opcode, type[Message]] = {

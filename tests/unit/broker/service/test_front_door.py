@@ -11,6 +11,7 @@ from tests.unit.broker.world import World
 
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS
+from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.coordinators import Coordinators
@@ -29,7 +30,7 @@ from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 
 CALLER = Caller("test")
-VERBS = (Topics, Records, Groups, Transactions, Members, Settings, ClientMetrics, Coordinators)
+VERBS = (Topics, Records, Groups, Transactions, Members, Settings, ClientMetrics, Coordinators, OtherBrokers)
 WITHOUT_CALLER = {
     # what the service's own parts ask each other
     "Records.choose_partition",

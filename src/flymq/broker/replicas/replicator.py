@@ -1,0 +1,238 @@
+"""Copies the partitions that this broker follows: one connection and one task for each leader.
+
+While a fetch waits at the leader, a second one can be sent: new partitions, and what has reached the disk here, need
+not wait for the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+from flymq.broker.replicas.following import Answer, Following, Question, Rewrite
+from flymq.broker.replicas.partition import Partition
+from flymq.broker.replicas.replica_sessions import ReplicaId
+from flymq.client.aio.connection import Connection
+from flymq.host.failure_log import FailureLog
+from flymq.host.tasks import Tasks, Threads, run_steps
+from flymq.model.delivery import Persistence
+from flymq.model.errors import FlyMQError, RequestTimedOut, StorageError
+from flymq.storage.flusher import Flusher
+from flymq.storage.log import Log
+from flymq.wire.native.codec import error_of
+from flymq.wire.native.messages.fields import Message
+from flymq.wire.native.messages.peers import (
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    ReplicaNews,
+    ReplicaPosition,
+    ReplicaRef,
+)
+
+logger = logging.getLogger(__name__)
+
+_IN_FLIGHT_MAX = 2
+_TRY_AGAIN_S = 0.1
+_RECONNECT_S = 0.1
+_RECONNECT_S_MAX = 1.0
+_SILENCE_S_MAX = 10.0
+
+Connect = Callable[[int], Awaitable[Connection]]
+"""Opens a connection to a broker, on which this one is known as a peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How a follower fetches."""
+
+    wait_ms: int = 500
+    bytes_max: int = 8 << 20
+
+
+class Replicator:
+    """Copies all partitions that this broker follows."""
+
+    def __init__(
+        self, connect: Connect, flusher: Flusher, threads: Threads, tasks: Tasks, settings: FetchSettings
+    ) -> None:
+        self._connect = connect
+        self._threads = threads
+        self._flusher = flusher
+        self._tasks = tasks
+        self._settings = settings
+        self._leaders: dict[int, _Copying] = {}
+        self._leader_of: dict[ReplicaId, int] = {}
+        self._trimming: dict[Partition, None] = {}
+        self.on_rewritten: Callable[[Partition], None] = lambda partition: None
+        """Called with a partition whose role can be changed again."""
+        self._failures = FailureLog(logger, "partitions led by broker %s cannot be copied now, retrying")
+
+    def follow(self, topic_id: bytes, partition: Partition, leader: int) -> None:
+        """Copy this partition from this leader, in its current epoch."""
+        replica = topic_id, partition.name.partition
+        if self._leader_of.get(replica) != leader:
+            self.stop(replica)
+        self._leader_of[replica] = leader
+        copying = self._leaders.get(leader)
+        if copying is None:
+            copying = self._leaders[leader] = _Copying(leader)
+            self._tasks.spawn(f"copy from broker {leader}", self._copy(copying))
+        copying.following.add(topic_id, partition)
+        copying.has_news.set()
+
+    def stop(self, replica: ReplicaId) -> None:
+        """Copy this partition no more."""
+        leader = self._leader_of.pop(replica, None)
+        if leader is not None:
+            copying = self._leaders[leader]
+            copying.following.remove(replica)
+            copying.has_news.set()
+
+    async def _copy(self, copying: _Copying) -> None:
+        """Copy from one leader until there is nothing more to copy from it."""
+        pause_s = _RECONNECT_S
+        name = str(copying.leader)
+        while len(copying.following):
+            connection: Connection | None = None
+            try:
+                connection = await self._connect(copying.leader)
+                copying.following.forget_session()
+                self._failures.succeeded(name)
+                pause_s = _RECONNECT_S
+                await self._exchange(copying, connection)
+            except FlyMQError as error:
+                self._failures.failed(name, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _RECONNECT_S_MAX)
+            finally:
+                if connection is not None:
+                    connection.close()
+        del self._leaders[copying.leader]
+
+    async def _exchange(self, copying: _Copying, connection: Connection) -> None:
+        loop, following = asyncio.get_running_loop(), copying.following
+        waiting: deque[asyncio.Future[Message]] = deque()
+        heard_s, is_retrying = loop.time(), False
+
+        def try_again() -> None:
+            nonlocal is_retrying
+            is_retrying = False
+            following.try_failed_again()
+            copying.has_news.set()
+
+        while len(following):
+            copying.has_news.clear()
+            while waiting and waiting[0].done():
+                self._take(copying, cast(ReplicaFetchAnswer, waiting.popleft().result()))
+                heard_s = loop.time()
+            if following.has_failed and not is_retrying:
+                is_retrying = True
+                loop.call_later(_TRY_AGAIN_S, try_again)
+            if not waiting or (following.has_changes and len(waiting) < _IN_FLIGHT_MAX):
+                sent = connection.send(self._request(following.ask()))
+                sent.add_done_callback(copying.answered)
+                waiting.append(sent)
+                continue
+            if not copying.has_news.is_set():
+                try:
+                    async with asyncio.timeout_at(heard_s + self._settings.wait_ms / 1000 + _SILENCE_S_MAX):
+                        await copying.has_news.wait()
+                except TimeoutError:
+                    raise RequestTimedOut(f"broker {copying.leader} does not answer") from None
+
+    def _request(self, question: Question) -> ReplicaFetch:
+        return ReplicaFetch(
+            positions=[
+                ReplicaPosition(
+                    topic_id,
+                    number,
+                    position.leader_epoch,
+                    position.offset,
+                    position.last_epoch,
+                    position.durable_offset,
+                )
+                for (topic_id, number), position in question.positions
+            ],
+            forgotten=[ReplicaRef(*replica) for replica in question.forgotten],
+            max_wait_ms=self._settings.wait_ms,
+            max_bytes=self._settings.bytes_max,
+        )
+
+    def _take(self, copying: _Copying, answer: ReplicaFetchAnswer) -> None:
+        taken = copying.following.take(map(_answer, answer.partitions))
+        for replica, partition in taken.written:
+            log = partition.log
+            if log.config.persistence is Persistence.FSYNC and isinstance(log, Log):
+                durable = self._flusher.durable(log, log.end_offset)
+                durable.add_done_callback(partial(self._synced, copying, replica))
+        for rewrite in taken.rewrites:
+            rewrite.partition.is_rewritten = True
+            self._tasks.spawn(f"rewrite {rewrite.partition.name}", self._rewrite(copying, rewrite))
+        for partition, start_offset in taken.trims:
+            if partition not in self._trimming:
+                self._trimming[partition] = None
+                self._tasks.spawn(f"trim {partition.name}", self._trim(partition, start_offset))
+
+    async def _rewrite(self, copying: _Copying, rewrite: Rewrite) -> None:
+        """Change a log in a thread. Nothing else works on it meanwhile; its role is changed afterwards."""
+        partition = rewrite.partition
+        try:
+            with partition.in_use():
+                async with partition.upkeep:
+                    if isinstance(partition.log, Log):
+                        await self._flusher.flush(partition.log)
+                    await self._threads.run(rewrite.run)
+            copying.following.note_change(rewrite.replica)
+            copying.has_news.set()
+        except StorageError as error:
+            logger.error("%s cannot be copied any more: %s", partition.name, error.message)
+            copying.following.remove(rewrite.replica)
+        finally:
+            partition.is_rewritten = False
+            self.on_rewritten(partition)
+
+    async def _trim(self, partition: Partition, start_offset: int) -> None:
+        """Delete what the leader has deleted."""
+        try:
+            with partition.in_use():
+                async with partition.upkeep:
+                    await run_steps(self._threads, partition.log.delete_before(start_offset))
+        except FlyMQError as error:
+            logger.warning("old records of %s cannot be deleted: %s", partition.name, error.message)
+        finally:
+            del self._trimming[partition]
+
+    def _synced(self, copying: _Copying, replica: ReplicaId, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            copying.following.note_change(replica)
+            copying.has_news.set()
+
+
+@dataclass(slots=True)
+class _Copying:
+    """What is copied from one leader."""
+
+    leader: int
+    following: Following = field(default_factory=Following)
+    has_news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def answered(self, done: asyncio.Future[Message]) -> None:
+        if not done.cancelled():
+            done.exception()  # mark it as retrieved: of two, the first ends the exchange
+        self.has_news.set()
+
+
+def _answer(news: ReplicaNews) -> Answer:
+    return Answer(
+        (bytes(news.topic_id), news.partition),
+        news.batches,
+        news.high_watermark,
+        news.start_offset,
+        None if news.diverging_end < 0 else (news.diverging_epoch, news.diverging_end),
+        None if news.error is None else error_of(news.error),
+    )

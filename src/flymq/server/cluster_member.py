@@ -1,0 +1,157 @@
+"""This broker as one of many: it copies what others lead, registers, takes part in electing the controller, and
+hands over what it leads before it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+
+from flymq.broker.replicas.in_sync import InSync
+from flymq.broker.replicas.replicas import Replicas
+from flymq.broker.replicas.replicator import FetchSettings, Replicator
+from flymq.cluster.brokers import Listener, Registration
+from flymq.cluster.catalog import Catalog, PartitionState
+from flymq.cluster.controller import Controller
+from flymq.cluster.image import Image, TopicChange
+from flymq.cluster.membership import Membership
+from flymq.cluster.peers import Credentials, Peers
+from flymq.host.entropy import new_id
+from flymq.host.host import Host
+from flymq.host.tasks import Tasks, Threads
+from flymq.metadata.store import MetadataStore
+from flymq.model.errors import FlyMQError
+from flymq.server.config import Config, TlsSettings
+from flymq.storage.flusher import Flusher
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What the cluster has to know of the data directory."""
+
+    directory_id: str
+    was_clean: bool
+    """Whether all logs were closed cleanly before this start, and are open now."""
+
+
+class ClusterMember:
+    """The part of a broker that knows of other brokers."""
+
+    def __init__(  # noqa: PLR0913  # called once
+        self,
+        host: Host,
+        config: Config,
+        store: MetadataStore,
+        catalog: Catalog,
+        image: Image,
+        replicas: Replicas,
+        flusher: Flusher,
+        threads: Threads,
+        tasks: Tasks,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._image = image
+        self._replicas = replicas
+        self._tasks = tasks
+        self._broker_id = broker_id = config.broker.id
+        self._secret = new_id(host.entropy).hex
+        self._membership: Membership | None = None
+        self.directory = Directory("", was_clean=False)
+        self.peers = Peers(broker_id, image, host, self._credentials, _peer_tls(config.tls))
+        fetching = FetchSettings(config.replication.fetch_wait_ms, config.replication.fetch_bytes_max)
+        replicas.join_cluster(Replicator(self.peers.connect, flusher, threads, tasks, fetching))
+        lag_max_s = config.replication.lag_max_ms / 1000
+        self._in_sync = InSync(broker_id, image, catalog, replicas.led, host.clock, lag_max_s=lag_max_s)
+        replicas.on_caught_up = self._in_sync.caught_up
+        self.controller = Controller(store, image, broker_id)
+
+    def _credentials(self) -> Credentials | None:
+        membership = self._membership
+        if membership is None or membership.epoch is None:
+            return None
+        return Credentials(self._broker_id, membership.epoch, self._secret)
+
+    async def join(self, host: str, port: int) -> None:
+        """Register with this address; return when the controller counts on this broker."""
+        registration = Registration(
+            [Listener(host, port)],
+            self.directory.directory_id,
+            rack=self._config.broker.rack or "",
+            secret=self._secret,
+            was_clean=self.directory.was_clean,
+        )
+        ttl_s = self._config.cluster.session_timeout_ms // 1000
+        self._membership = Membership(self._store, self._image, self._broker_id, registration, ttl_s=ttl_s)
+        await self._membership.register()
+        self._tasks.spawn("registration", self._membership.run())
+        self._tasks.spawn("controller", self.controller.run())
+        self._tasks.spawn("peers", self.peers.run())
+        self._tasks.spawn("in-sync replicas", self._in_sync.run())
+        await self._until_admitted()
+        await self._replicas.admitted()
+        logger.info("this broker is %d of the cluster, at %s:%d", self._broker_id, host, port)
+
+    async def _until_admitted(self) -> None:
+        changed = asyncio.Event()
+        self._image.member_watchers.append(changed.set)
+        try:
+            while (me := self._image.members.find(self._broker_id)) is None or not me.is_live:
+                changed.clear()
+                await changed.wait()
+        finally:
+            self._image.member_watchers.remove(changed.set)
+
+    # --- stop
+
+    async def hand_over(self, within_s: float) -> None:
+        """Let others lead, as far as there are others that can."""
+        if self._membership is None:
+            return
+        changed = asyncio.Event()
+
+        def topic_changed(_: TopicChange) -> None:
+            changed.set()
+
+        self._image.watchers.append(topic_changed)
+        self._image.member_watchers.append(changed.set)
+        try:
+            async with asyncio.timeout(within_s):
+                await self._membership.drain()
+                while self._leads_what_others_can():
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            logger.warning("not all partitions that this broker leads were handed over in %.0f s", within_s)
+        except FlyMQError as error:
+            logger.warning("what this broker leads was not handed over: %s", error.message)
+        finally:
+            self._image.watchers.remove(topic_changed)
+            self._image.member_watchers.remove(changed.set)
+
+    def _leads_what_others_can(self) -> bool:
+        others = {each.broker_id for each in self._image.members if each.is_live and not each.registration.is_draining}
+        return any(self._can_move(state, others) for topic in self._image for state in topic.partitions)
+
+    def _can_move(self, state: PartitionState, others: set[int]) -> bool:
+        return state.leader == self._broker_id and not others.isdisjoint(state.isr)
+
+    async def leave(self) -> None:
+        """End the registration."""
+        if self._membership is not None:
+            try:
+                await self._membership.leave()
+            except FlyMQError as error:  # it ends by itself when it is not renewed
+                logger.warning("the registration of this broker could not be ended: %s", error.message)
+
+
+def _peer_tls(tls: TlsSettings) -> ssl.SSLContext | None:
+    """Return how this broker connects to others: as it expects it of them."""
+    if tls.cert_file is None:
+        return None
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context
