@@ -71,8 +71,9 @@ class World:
         if not self.machine.is_up:
             self.machine.start()
         self._undo = AsyncExitStack()
-        self._node, _ = await self.machine.run(open_broker(self._workplace()))
-        return self._node
+        node, _ = await self.machine.run(open_broker(self._workplace()))
+        self._node = node
+        return node
 
     def _workplace(self) -> Workplace:
         host = self.machine.host
