@@ -52,22 +52,18 @@ PATIENT: ClientSettings = {
 }
 
 
-class World:
-    """The broker through all its lives, its clients, and the network between them."""
+class Clients:
+    """Clients, the network to the brokers, and what the clients see."""
 
-    def __init__(self, seed: int, *, fills_disk: bool = False) -> None:
-        """`fills_disk`: the disk is full now and then."""
-        self._fills_disk = fills_disk
+    def __init__(self, seed: int, address: str, expected_errors: tuple[str, ...] = ()) -> None:
         self.chance = random.Random(seed)
         self.network = SimulatedNetwork(self.chance)
         self.network.on_delivery = self._remember
-        self.machine = SimulatedMachine(BROKER, self.network, self.chance)
-        self.server: Server | None = None
-        self._config = load_config(flags=SETTINGS)
+        self._address = address
         self._history = hashlib.sha256()
         self._hosts: dict[str, Host] = {}
         self._clients: list[AsyncFlyMQClient | Cluster] = []
-        self._errors = LoggedErrors(("No space left", "is full", "bytes are free") if fills_disk else ())
+        self._errors = LoggedErrors(expected_errors)
         logging.getLogger("flymq").addHandler(self._errors)
 
     @property
@@ -83,13 +79,13 @@ class World:
 
     def client(self, name: str, **settings: Any) -> AsyncFlyMQClient:
         """A client on a machine of its own, which nothing befalls."""
-        client = AsyncFlyMQClient(ADDRESS, on_host=self.host(name), **{**PATIENT, "client_id": name, **settings})
+        client = AsyncFlyMQClient(self._address, on_host=self.host(name), **{**PATIENT, "client_id": name, **settings})
         self._clients.append(client)
         return client
 
     def cluster(self, name: str) -> Cluster:
         """What a client is made of, for those who speak to brokers without one, as Spark does."""
-        config = pick(ConnectionConfig, {**PATIENT, "client_id": name}, addresses=parse_addresses(ADDRESS))
+        config = pick(ConnectionConfig, {**PATIENT, "client_id": name}, addresses=parse_addresses(self._address))
         cluster = Cluster(config, Counters(name), self.host(name), expects_broker=True)
         self._clients.append(cluster)
         return cluster
@@ -98,6 +94,51 @@ class World:
         if name not in self._hosts:
             self._hosts[name] = SimulatedMachine(name, self.network, self.chance).host
         return self._hosts[name]
+
+    # --- what can be seen
+
+    async def read(self, client: AsyncFlyMQClient, topic: str) -> dict[TopicPartition, list[bytes]]:
+        """Return every value that a reader of committed records sees, by partition."""
+        ends = await patiently(client.admin.latest_offsets, topic)
+        found: dict[TopicPartition, list[bytes]] = {name: [] for name in ends}
+        consumer = client.consumer(topic, fetch_wait_ms=50)
+        await patiently(consumer.start)
+        while any(consumer.position(*name) < end for name, end in ends.items()):
+            for record in await consumer.poll(timeout_ms=100):
+                found[TopicPartition(record.topic, record.partition)].append(record.value)
+        await consumer.close()
+        return found
+
+    async def check_no_transaction_is_open(self, topic: str, partitions: int) -> None:
+        cluster = self.cluster("auditor")
+        wanted = {TopicPartition(topic, number): AT_LATEST for number in range(partitions)}
+        stable = await patiently(list_offsets, cluster, wanted, Isolation.READ_COMMITTED)
+        written = await patiently(list_offsets, cluster, wanted, Isolation.READ_UNCOMMITTED)
+        for name in wanted:
+            assert stable[name].offset == written[name].offset, f"a transaction is left open in {name}"
+        await cluster.close()
+
+    def leave(self) -> None:
+        """Disconnect all clients."""
+        for client in self._clients:
+            client.abort()
+
+    def check_errors(self) -> None:
+        """Nothing may have gone wrong that nobody was told of."""
+        logging.getLogger("flymq").removeHandler(self._errors)
+        assert not self._errors.found, self._errors.found
+
+
+class World(Clients):
+    """The broker through all its lives, its clients, and the network between them."""
+
+    def __init__(self, seed: int, *, fills_disk: bool = False) -> None:
+        """`fills_disk`: the disk is full now and then."""
+        super().__init__(seed, ADDRESS, ("No space left", "is full", "bytes are free") if fills_disk else ())
+        self._fills_disk = fills_disk
+        self.machine = SimulatedMachine(BROKER, self.network, self.chance)
+        self.server: Server | None = None
+        self._config = load_config(flags=SETTINGS)
 
     # --- the broker's lives
 
@@ -217,35 +258,10 @@ class World:
 
     async def close(self) -> None:
         """Stop everything in good order; nothing may have gone wrong that nobody was told of."""
-        for client in self._clients:
-            client.abort()
+        self.leave()
         if self.machine.is_up and self.server is not None:
             await self.machine.run(self.server.stop())
-        logging.getLogger("flymq").removeHandler(self._errors)
-        assert not self._errors.found, self._errors.found
-
-    # --- what can be seen
-
-    async def read(self, client: AsyncFlyMQClient, topic: str) -> dict[TopicPartition, list[bytes]]:
-        """Return every value that a reader of committed records sees, by partition."""
-        ends = await patiently(client.admin.latest_offsets, topic)
-        found: dict[TopicPartition, list[bytes]] = {name: [] for name in ends}
-        consumer = client.consumer(topic, fetch_wait_ms=50)
-        await patiently(consumer.start)
-        while any(consumer.position(*name) < end for name, end in ends.items()):
-            for record in await consumer.poll(timeout_ms=100):
-                found[TopicPartition(record.topic, record.partition)].append(record.value)
-        await consumer.close()
-        return found
-
-    async def check_no_transaction_is_open(self, topic: str, partitions: int) -> None:
-        cluster = self.cluster("auditor")
-        wanted = {TopicPartition(topic, number): AT_LATEST for number in range(partitions)}
-        stable = await patiently(list_offsets, cluster, wanted, Isolation.READ_COMMITTED)
-        written = await patiently(list_offsets, cluster, wanted, Isolation.READ_UNCOMMITTED)
-        for name in wanted:
-            assert stable[name].offset == written[name].offset, f"a transaction is left open in {name}"
-        await cluster.close()
+        self.check_errors()
 
     def groups(self) -> list[AnyGroup]:
         """The groups as the broker has them, to look at what no client is told."""
