@@ -72,7 +72,7 @@ def _section(context: click.Context) -> str:
 
 
 def _is_own(option: click.Option) -> bool:
-    return option.name != "output" or option.expose_value
+    return not option.hidden and (option.name != "output" or option.expose_value)
 
 
 def _as_markdown(text: str) -> str:

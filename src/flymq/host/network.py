@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import ssl
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -237,6 +238,14 @@ def _listen_local(path: Path, backlog: int) -> socket.socket:
             raise AddressInUse(f"{path} is in use") from error
         raise ListenFailed(f"cannot listen on {path}: {error.strerror}") from error
     return opened
+
+
+def local_socket_path(directory: Path) -> Path:
+    """Return a path for a local socket in `directory`; in a new temporary one if its path is too long for a socket."""
+    path = directory / "socket"
+    if len(os.fsencode(path)) <= _LOCAL_PATH_BYTES_MAX:
+        return path
+    return Path(tempfile.mkdtemp(prefix="flymq-")) / "socket"
 
 
 def _remove_dead_socket(path: Path) -> None:

@@ -49,12 +49,13 @@ from flymq.metadata.images import IMAGE_NAME
 from flymq.metadata.recovery import recover
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.metadata.store import MetadataStore
-from flymq.model.errors import FsyncFailed
+from flymq.model.errors import ForeignDataDirectory, FsyncFailed
 from flymq.server.adoption import adopt_at_start, check_is_empty, report_unknown
 from flymq.server.cluster_member import ClusterMember, Directory
 from flymq.server.cluster_store import open_cluster_store
 from flymq.server.config import Config, GroupsSettings
 from flymq.server.settings import describe_settings
+from flymq.server.supervisor import SUPERVISED_METADATA
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
@@ -167,8 +168,14 @@ async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEp
 
 def _open_directory(at: Workplace, headroom: Headroom) -> DataDirectory:
     """Lock the data directory."""
-    at.host.disk.make_directory(at.data_dir)
-    directory = DataDirectory(at.host.disk, at.data_dir, headroom.gate_of)
+    disk = at.host.disk
+    if not at.config.is_clustered and disk.exists(at.data_dir / SUPERVISED_METADATA):
+        raise ForeignDataDirectory(
+            f"{at.data_dir} belongs to several brokers under a supervisor",
+            hint="Start them with `flymq server start --brokers`, or give another --data-dir.",
+        )
+    disk.make_directory(at.data_dir)
+    directory = DataDirectory(disk, at.data_dir, headroom.gate_of)
     at.undo.callback(directory.close)
     headroom.open()
     return directory

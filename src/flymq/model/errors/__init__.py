@@ -23,6 +23,7 @@ from flymq.model.errors.queries import *
 from flymq.model.errors.requests import *
 from flymq.model.errors.spark import *
 from flymq.model.errors.spark_setup import *
+from flymq.model.errors.supervisor import *
 from flymq.model.errors.topics import *
 from flymq.model.errors.transactions import *
 from flymq.model.errors.values import *
