@@ -54,7 +54,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def pid_of(data_dir: Path) -> int:
-    return int((data_dir / "lock").read_text())
+    return int((data_dir / "lock").read_text() or 0)  # it is being written
 
 
 def is_free(data_dir: Path) -> bool:
