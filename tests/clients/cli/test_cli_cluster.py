@@ -83,7 +83,7 @@ def produce(address: str, topic: str, value: str) -> None:
 def test_a_playground_tells_its_addresses_and_leaves_nothing_behind(
     start_flymq: StartFlymq, number: signal.Signals
 ) -> None:
-    cluster = start_flymq("cluster", "dev", "--brokers", "2", "--port", "0", "--set", ONE_REPLICA)
+    cluster = start_flymq("cluster", "dev", "--brokers", "2", "--port", "0")
     addresses = ready(cluster, 2)
     assert sorted(addresses) == [0, 1]
     port = addresses[0].rpartition(":")[2]
@@ -114,7 +114,7 @@ def test_brokers_have_neighbouring_ports_and_directories_and_end_cleanly(
 
 def test_a_killed_broker_is_started_again_under_its_address(start_flymq: StartFlymq, tmp_path: Path) -> None:
     port = str(free_ports(3))
-    cluster = start_flymq("cluster", "dev", "--port", port, "--data-dir", str(tmp_path), "--set", ONE_REPLICA)
+    cluster = start_flymq("cluster", "dev", "--port", port, "--data-dir", str(tmp_path))
     addresses = ready(cluster, 3)
     for broker, address in addresses.items():
         produce(address, f"of-{broker}", "kept")
