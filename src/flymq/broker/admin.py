@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -77,6 +78,7 @@ class Admin:
         self._headroom = headroom
         self._creating: dict[str, asyncio.Future[Topic]] = {}
         self._defaults = defaults
+        replicas.on_removed = self._removed
 
     @property
     def defaults(self) -> TopicDefaults:
@@ -269,7 +271,13 @@ class Admin:
         brokers = {replica for state in self._image.get(name).partitions for replica in state.replicas}
         await self._image.until(await self._with_reserve(lambda: self._catalog.delete(name, spec, brokers)))
         await self._replicas.settled(spec.topic_id)
-        await self._with_reserve(lambda: self._catalog.forget_gone(spec.topic_id, self._replicas.broker_id))
+
+    async def _removed(self, topic_id: UUID) -> None:
+        """The files of a topic that some broker has deleted are gone from this one."""
+        try:
+            await self._with_reserve(lambda: self._catalog.forget_gone(topic_id, self._replicas.broker_id))
+        except FlyMQError as error:  # the next start tries again
+            logger.warning("the removal of a deleted topic could not be noted: %s", error)
 
     async def _with_reserve(self, change: Callable[[], Awaitable[T]]) -> T:
         """Make a change that leads to more room on the disk; if the disk is full, with the space kept for that."""

@@ -44,6 +44,11 @@ class Members:
     def find(self, broker_id: int) -> ClusterBroker | None:
         return self._brokers.get(broker_id)
 
+    def last_epoch(self, broker_id: int) -> int:
+        """Return the epoch of the last registration of a broker that the controller has taken in; 0: there was none."""
+        admission = self._admissions.get(broker_id)
+        return 0 if admission is None else admission.epoch
+
     @property
     def live(self) -> frozenset[int]:
         """The brokers that may lead and be in sync."""

@@ -61,6 +61,8 @@ class ClusterMember:
         self._secret = new_id(host.entropy).hex
         self._membership: Membership | None = None
         self.directory = Directory("", was_clean=False)
+        self.was_admitted = False
+        """Whether the cluster knows of this start: also that it came after a crash."""
         self.peers = Peers(broker_id, image, host, self._credentials, _peer_tls(config.tls))
         fetching = FetchSettings(config.replication.fetch_wait_ms, config.replication.fetch_bytes_max)
         replicas.join_cluster(Replicator(self.peers.connect, flusher, threads, tasks, fetching))
@@ -68,6 +70,11 @@ class ClusterMember:
         self._in_sync = InSync(broker_id, image, catalog, replicas.led, host.clock, lag_max_s=lag_max_s)
         replicas.on_caught_up = self._in_sync.caught_up
         self.controller = Controller(store, image, broker_id)
+
+    @property
+    def epoch(self) -> int:
+        """Of the current registration; 0 without one."""
+        return (self._membership and self._membership.epoch) or 0
 
     def _credentials(self) -> Credentials | None:
         membership = self._membership
@@ -92,6 +99,7 @@ class ClusterMember:
         self._tasks.spawn("peers", self.peers.run())
         self._tasks.spawn("in-sync replicas", self._in_sync.run())
         await self._until_admitted()
+        self.was_admitted = True
         await self._replicas.admitted()
         logger.info("this broker is %d of the cluster, at %s:%d", self._broker_id, host, port)
 

@@ -59,7 +59,7 @@ from flymq.server.supervisor import SUPERVISED_METADATA
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
-from flymq.storage.identity import Identity, mark_clean, open_identity, read_identity
+from flymq.storage.identity import Identity, forget_clean, mark_clean, open_identity, read_identity
 from flymq.storage.log import Log
 from flymq.storage.steady_clock import SteadyClock, read_last_time, run_clock
 
@@ -116,12 +116,14 @@ async def open_broker(at: Workplace) -> tuple[Broker, ClusterMember | None]:
     if at.config.is_clustered:
         member = ClusterMember(at.host, at.config, store, catalog, image, replicas, flusher, at.disk_threads, at.tasks)
         at.undo.push_async_callback(member.leave)
-    at.undo.push_async_callback(_close, at, replicas, identity)
+    at.undo.push_async_callback(_close, at, replicas, identity, member)
     at.undo.callback(at.disk_threads.close)  # whatever works on the logs ends before they are closed
     at.undo.callback(at.flush_threads.close)
     at.undo.push_async_callback(at.tasks.close)
     headroom.on_files_out.append(replicas.release_sealed)
     headroom.on_room.append(replicas.reopen)
+    if identity.was_clean:
+        await at.disk_threads.run(partial(forget_clean, at.host.disk, at.data_dir))
     new_epochs = await replicas.open()
     _report(_logs(replicas))
     if new_epochs:
@@ -134,14 +136,21 @@ async def open_broker(at: Workplace) -> tuple[Broker, ClusterMember | None]:
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
     broker = await _coordinate(at, cluster_id, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
     if member is not None:
-        was_closed = identity.was_clean and all(log.recovery.clean for log in _logs(replicas))
+        last_epoch = image.members.last_epoch(at.config.broker.id)
+        was_closed = identity.is_complete(last_epoch) and all(log.recovery.clean for log in _logs(replicas))
         member.directory = Directory(identity.directory_id, was_closed and was_clean)
     return broker, member
 
 
-async def _close(at: Workplace, replicas: Replicas, identity: Identity) -> None:
-    if await replicas.close(at.host.new_threads("close", CLOSED_AT_ONCE), at.time_left_s()):
-        mark_clean(at.host.disk, at.data_dir, identity)
+async def _close(at: Workplace, replicas: Replicas, identity: Identity, member: ClusterMember | None) -> None:
+    was_complete = all(log.recovery.clean for log in _logs(replicas)) and identity.was_clean
+    broker_epoch = 0 if member is None else member.epoch
+    if not await replicas.close(at.host.new_threads("close", CLOSED_AT_ONCE), at.time_left_s()):
+        return
+    if member is None or member.was_admitted:
+        mark_clean(at.host.disk, at.data_dir, identity, broker_epoch=broker_epoch)
+    elif was_complete:  # the start was given up, and the cluster has not heard of it
+        mark_clean(at.host.disk, at.data_dir, identity, broker_epoch=identity.clean_epoch)
 
 
 async def _identify(at: Workplace, catalog: Catalog) -> tuple[str, Identity]:

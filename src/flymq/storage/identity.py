@@ -1,7 +1,7 @@
 """Whose data directory this is, and whether its broker was stopped cleanly. Two notes (recovery/checksummed_note.py):
 
     <data dir>/identity    the cluster, the broker, and an id of the directory, chosen when it was empty
-    <data dir>/clean       every log was closed cleanly. Removed at each start, before anything is written
+    <data dir>/clean       every log was closed cleanly. Removed at each start, before a log is opened
 
 A broker with a new directory, or one that was emptied, has nothing: it must not count as in sync under its old broker
 id. The id of the directory tells that to the cluster. A broker that was killed may have lost its last records to a
@@ -47,13 +47,20 @@ class Identity:
     was_clean: bool
     """All logs were closed cleanly by the last process on this directory."""
     clean_epoch: int = 0
-    """The epoch of the broker at that time. If the cluster knows a later one, the directory is an old copy."""
+    """The epoch of the broker at that time."""
+
+    def is_complete(self, last_epoch: int) -> bool:
+        """Whether every record is there that the broker had when the cluster last counted on it.
+
+        `last_epoch` is that of its last registration. A directory from before it, such as a restored backup, is not.
+        """
+        return self.was_clean and self.clean_epoch >= last_epoch
 
 
 def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str, broker_id: int) -> Identity:
-    """Check that the directory belongs to this broker, and remember from now on that the broker may crash.
+    """Check that the directory belongs to this broker, and return how it was left; see `forget_clean`.
 
-    Raises ForeignDataDirectory if it belongs to another one. Call it before anything else is written to the logs.
+    Raises ForeignDataDirectory if it belongs to another one.
     """
     note = read_identity(disk, data_dir)
     if note is not None and (note.cluster, note.broker_id) != (cluster, broker_id):
@@ -61,7 +68,6 @@ def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str,
             f"{data_dir} belongs to broker {note.broker_id} of the cluster {note.cluster}, "
             f"not to broker {broker_id} of the cluster {cluster}"
         )
-    clean = _take_clean_note(disk, data_dir)
     if note is None:
         if disk.exists(data_dir / IDENTITY_NAME):
             logger.warning("%s cannot be read and is replaced: the data directory gets a new id", IDENTITY_NAME)
@@ -71,9 +77,17 @@ def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str,
         except ResourcesExhausted as error:  # the next start finds a directory without identity again, which is safe
             logger.warning("the identity of the data directory was not written: %s", error)
         return Identity(directory_id, is_new=True, was_clean=False)
+    clean = read_note(disk, data_dir / CLEAN_NAME, CleanNote)
     if clean is None or clean.directory_id != note.directory_id:
         return Identity(note.directory_id, is_new=False, was_clean=False)
     return Identity(note.directory_id, is_new=False, was_clean=True, clean_epoch=clean.broker_epoch)
+
+
+def forget_clean(disk: Disk, data_dir: Path) -> None:
+    """Remove the marker of a clean stop, durably. To be called before the first log is opened: a crash is possible."""
+    if disk.exists(data_dir / CLEAN_NAME):
+        disk.remove(data_dir / CLEAN_NAME)
+        disk.sync_directory(data_dir)
 
 
 def mark_clean(disk: Disk, data_dir: Path, identity: Identity, *, broker_epoch: int = 0) -> None:
@@ -94,13 +108,3 @@ def read_identity(disk: Disk, data_dir: Path) -> DirectoryNote | None:
 
 def write_identity(disk: Disk, data_dir: Path, note: DirectoryNote) -> None:
     replace_file(disk, data_dir / IDENTITY_NAME, encode_note(note))
-
-
-def _take_clean_note(disk: Disk, data_dir: Path) -> CleanNote | None:
-    """Return the marker of a clean stop and remove it durably."""
-    if not disk.exists(data_dir / CLEAN_NAME):
-        return None
-    note = read_note(disk, data_dir / CLEAN_NAME, CleanNote)
-    disk.remove(data_dir / CLEAN_NAME)
-    disk.sync_directory(data_dir)
-    return note

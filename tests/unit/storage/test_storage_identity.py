@@ -11,7 +11,15 @@ import pytest
 from flymq.host.disk import SystemDisk
 from flymq.host.simulated_disk import PowerCut, SimulatedDisk
 from flymq.model.errors import ForeignDataDirectory
-from flymq.storage.identity import CLEAN_NAME, IDENTITY_NAME, Identity, mark_clean, open_identity, read_identity
+from flymq.storage.identity import (
+    CLEAN_NAME,
+    IDENTITY_NAME,
+    Identity,
+    forget_clean,
+    mark_clean,
+    open_identity,
+    read_identity,
+)
 
 DATA = Path("/data")
 CHANCE = random.Random(0)
@@ -62,6 +70,7 @@ def test_a_clean_stop_is_known_at_the_next_start_and_to_no_start_after_it() -> N
     mark_clean(disk, DATA, identity, broker_epoch=42)
     disk.cut_power()
     assert opened(disk) == Identity(identity.directory_id, is_new=False, was_clean=True, clean_epoch=42)
+    forget_clean(disk, DATA)
     disk.cut_power()
     assert not opened(disk).was_clean
 
@@ -73,6 +82,16 @@ def test_the_marker_of_another_directory_counts_for_nothing() -> None:
     opened(disk)
     disk.overwrite(DATA / CLEAN_NAME, copied.read(DATA / CLEAN_NAME), sync=True)
     assert not opened(disk).was_clean
+
+
+def test_a_copy_from_before_the_last_registration_of_the_broker_is_not_complete() -> None:
+    disk = new_disk()
+    mark_clean(disk, DATA, opened(disk), broker_epoch=42)
+    left = opened(disk)
+    assert left.is_complete(last_epoch=42) and left.is_complete(last_epoch=0)
+    assert not left.is_complete(last_epoch=43)
+    forget_clean(disk, DATA)
+    assert not opened(disk).is_complete(last_epoch=0)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -74,6 +74,8 @@ class Replicas:
         """Called when a follower that is not in sync has caught up with a partition that is led here."""
         self.is_in_touch: Callable[[], bool] = lambda: True
         """Whether this broker is certain that the cluster counts on it."""
+        self.on_removed: Callable[[UUID], Awaitable[None]] = _nothing
+        """Called when the files of a deleted topic are gone from this broker."""
         self._may_lead = True
         self.fetches = Fetches(self.get)
         self.topic_watchers: list[Callable[[str], None]] = []
@@ -433,6 +435,7 @@ class Replicas:
     async def _remove_files(self, name: str, topic_id: UUID, logs: list[PartitionLog]) -> None:
         try:
             await self._threads.run(self._directory.removal(name, topic_id, logs))
+            await self.on_removed(topic_id)
         except FlyMQError as error:
             logger.error("cannot remove the files of the deleted topic %s: %s", name, error)
             self._removal_failures[topic_id] = error
@@ -511,3 +514,7 @@ class Replicas:
                 logger.log(level, "%s was not closed cleanly: %s", partition.name, error)
                 is_clean = False
         return is_clean
+
+
+async def _nothing(topic_id: UUID) -> None:
+    pass
