@@ -3,6 +3,9 @@
 An image is built from the metadata store only: `load` reads everything at one revision, `follow` applies every later
 revision in order. Nothing else writes to it. Code that changes the store (broker/admin.py) waits with `until` for the
 revision of its change; opening, closing and leading partitions (broker/replicas) are reactions to changes of the image.
+
+A revision may change thousands of topics. It is prepared in time slices, shown in one step, and told to the watchers in
+time slices again: no other revision is shown meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from flymq.cluster.catalog import (
     settings_key,
 )
 from flymq.cluster.members import Members
-from flymq.metadata.store import EventBatch, MetadataStore
+from flymq.host.time_slices import TimeSlice
+from flymq.metadata.store import Event, EventBatch, MetadataStore
 from flymq.model.errors import (
     FlyMQError,
     IndeterminateResult,
@@ -123,6 +127,7 @@ class Image:
         self._names: list[str] | None = []  # sorted; None: to be sorted again
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._has_ended = False
+        self._updating = asyncio.Lock()  # large changes take several turns of the loop: one after the other
         self.revision = 0
         self.members = Members()
         """The brokers. Empty for a broker without a cluster."""
@@ -183,28 +188,26 @@ class Image:
     async def load(self) -> None:
         """Read everything at one revision."""
         snapshot = await self._store.range(ALL_KEYS)
-        if 0 < snapshot.revision <= self.revision:
-            return  # changes have arrived meanwhile
-        specs: dict[str, TopicSpec] = {}
-        states: dict[UUID, dict[int, PartitionState]] = {}
-        settings: dict[str, Overrides] = {}
-        self.members.clear()
-        for found in snapshot.key_values:
-            if self.members.is_key(found.key):
-                self.members.apply(found.key, found)
-            elif found.key.startswith(TOPIC_PREFIX):
-                specs[found.key.removeprefix(TOPIC_PREFIX)] = parse_topic(found.value)
-            elif found.key.startswith(PARTITION_PREFIX):
-                topic_id, number = parse_partition_key(found.key)
-                states.setdefault(topic_id, {})[number] = parse_partition(found.value)
-            elif found.key.startswith(SETTINGS_PREFIX):
-                settings[found.key] = parse_settings(found.value)
-        names = self._topics.keys() | specs.keys()
-        self._specs, self._states, self._settings = specs, states, settings
-        self._find_defaults()
-        self._tell_members()
-        self._refresh(sorted(names))
-        self._arrived(snapshot.revision)
+        async with self._updating:
+            if 0 < snapshot.revision <= self.revision:
+                return  # changes have arrived meanwhile
+            self._specs, self._states, self._settings = {}, {}, {}
+            members = []
+            slice_ = TimeSlice()
+            for found in snapshot.key_values:
+                await slice_.yield_if_over()
+                if self.members.is_key(found.key):
+                    members.append(Event(found.key, found))
+                elif found.key.startswith(TOPIC_PREFIX):
+                    self._specs[found.key.removeprefix(TOPIC_PREFIX)] = parse_topic(found.value)
+                elif found.key.startswith(PARTITION_PREFIX):
+                    self._put_state(*parse_partition_key(found.key), parse_partition(found.value))
+                elif found.key.startswith(SETTINGS_PREFIX):
+                    self._settings[found.key] = parse_settings(found.value)
+            self._find_defaults()
+            changes = await self._changes(sorted(self._topics.keys() | self._specs.keys()))
+            self.members.clear()
+            await self._publish(snapshot.revision, changes, members, members_changed=True)
 
     async def follow(self) -> None:
         """Apply every change, in order, until the store is closed."""
@@ -212,8 +215,9 @@ class Image:
             while True:
                 try:
                     async for batch in self._store.watch(ALL_KEYS, from_revision=self.revision + 1):
-                        if batch.revision > self.revision:  # else it was read meanwhile
-                            self._apply(batch)
+                        async with self._updating:
+                            if batch.revision > self.revision:  # else it was read meanwhile
+                                await self._apply(batch)
                     return
                 except RevisionCompacted:
                     await self.load()
@@ -238,14 +242,16 @@ class Image:
             # A txn that changed nothing returns the revision of the store, which may be that of somebody else's key.
             await self.load()
 
-    def _apply(self, batch: EventBatch) -> None:
+    async def _apply(self, batch: EventBatch) -> None:
         changed: dict[str, None] = {}
         ids: set[UUID] = set()
-        members_changed = False
-        for key, found in batch.events:
+        members = []
+        slice_ = TimeSlice()
+        for event in batch.events:
+            await slice_.yield_if_over()
+            key, found = event
             if self.members.is_key(key):
-                self.members.apply(key, found)
-                members_changed = True
+                members.append(event)
             elif key.startswith(TOPIC_PREFIX):
                 name = key.removeprefix(TOPIC_PREFIX)
                 if found is None:
@@ -267,14 +273,50 @@ class Image:
         for topic_id in ids:
             if (topic := self._by_id.get(topic_id.bytes)) is not None:
                 changed[topic.name] = None
-        if members_changed:
-            self._tell_members()
-        self._refresh(changed)
-        self._arrived(batch.revision)
+        changes = await self._changes(changed)
+        await self._publish(batch.revision, changes, members, members_changed=bool(members))
 
-    def _tell_members(self) -> None:
-        for watcher in self.member_watchers:
-            watcher()
+    async def _changes(self, names: Iterable[str]) -> list[TopicChange]:
+        """Return what has changed of these topics. Nothing of it is visible yet."""
+        changes = []
+        slice_ = TimeSlice()
+        for name in names:
+            await slice_.yield_if_over()
+            before, after = self._topics.get(name), self._build(name)
+            if before != after:
+                _check_epochs(before, after)
+                changes.append(TopicChange(name, before, after))
+        return changes
+
+    async def _publish(
+        self, revision: int, changes: list[TopicChange], members: Iterable[Event], *, members_changed: bool
+    ) -> None:
+        """Show a revision, all of it in one step; then notify the watchers, which may have much to do."""
+        for key, found in members:
+            self.members.apply(key, found)
+        for change in changes:
+            self._replace(change)
+        if members_changed:
+            for member_watcher in self.member_watchers:
+                member_watcher()
+        slice_ = TimeSlice()
+        for change in changes:
+            for watcher in self.watchers:
+                try:
+                    watcher(change)
+                except FlyMQError as error:  # the others, and all later changes, must not suffer from it
+                    logger.error("a reaction to a change of the topic %s failed: %s", change.name, error)
+            await slice_.yield_if_over()
+        self._arrived(revision)
+
+    def _replace(self, change: TopicChange) -> None:
+        name, before, after = change.name, change.before, change.after
+        if before is not None:
+            del self._topics[name], self._by_id[before.topic_id.bytes]
+        if after is not None:
+            self._topics[name] = self._by_id[after.topic_id.bytes] = after
+        if before is None or after is None:
+            self._names = None
 
     def _put_state(self, topic_id: UUID, number: int, state: PartitionState | None) -> None:
         states = self._states.setdefault(topic_id, {})
@@ -293,30 +335,6 @@ class Image:
         self.defaults = self._file_defaults.with_changes({**of_all, **of_this})
         self._configs.clear()
         return self.defaults != before
-
-    def _refresh(self, names: Iterable[str]) -> None:
-        """Update topics, then notify the watchers."""
-        changes = []
-        for name in names:
-            before, after = self._topics.get(name), self._build(name)
-            if before == after:
-                continue
-            if before is not None:
-                del self._topics[name], self._by_id[before.topic_id.bytes]
-            if after is not None:
-                self._topics[name] = self._by_id[after.topic_id.bytes] = after
-            if before is None or after is None:
-                self._names = None
-            if before is not None and after is not None and before.topic_id == after.topic_id:
-                for old, new in zip(before.partitions, after.partitions, strict=False):
-                    assert new.leader_epoch >= old.leader_epoch, f"a leader epoch of {name} went back"
-            changes.append(TopicChange(name, before, after))
-        for change in changes:
-            for watcher in self.watchers:
-                try:
-                    watcher(change)
-                except FlyMQError as error:  # the others, and all later changes, must not suffer from it
-                    logger.error("a reaction to a change of the topic %s failed: %s", change.name, error)
 
     def _build(self, name: str) -> Topic | None:
         spec = self._specs.get(name)
@@ -362,6 +380,13 @@ class Image:
             elif not future.done():
                 future.set_result(None)
         self._waiting = still_waiting
+
+
+def _check_epochs(before: Topic | None, after: Topic | None) -> None:
+    if before is None or after is None or before.topic_id != after.topic_id:
+        return
+    for old, new in zip(before.partitions, after.partitions, strict=False):
+        assert new.leader_epoch >= old.leader_epoch, f"a leader epoch of {after.name} went back"
 
 
 def _nothing_arrives() -> IndeterminateResult:

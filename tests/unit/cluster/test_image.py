@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from flymq.cluster.catalog import Catalog, PartitionState, TopicSpec, partition_key
+from flymq.cluster.catalog import Catalog, PartitionState, Scope, TopicSpec, partition_key
 from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.metadata.sqlite import SqliteMetadataStore
@@ -373,3 +373,30 @@ async def test_keys_of_partitions_that_belong_to_no_topic_are_left_alone() -> No
         result = await store.txn(success=[Delete(partition_key(FIRST, 0))])
         await followed.image.until(result.revision)
         assert followed.told() == [] and len(followed.image) == 0
+
+
+async def test_a_revision_that_changes_very_many_topics_is_shown_in_one_step_and_lets_others_run() -> None:
+    async with following() as followed:
+        puts = []
+        for number in range(1, 2_000):
+            spec = TopicSpec(UUID(int=number), 1)
+            puts.append(Put(partition_key(spec.topic_id, 0), msgspec.json.encode(state())))
+            puts.append(Put(f"t/{number}", msgspec.json.encode(spec)))
+        for at in range(0, len(puts), TXN_OPS_MAX):
+            result = await followed.store.txn(success=puts[at : at + TXN_OPS_MAX])
+        await followed.image.until(result.revision)
+        shown: list[set[int]] = []
+
+        async def look() -> None:
+            while {1234} not in shown:
+                shown.append({topic.config.retention_ms for topic in followed.image})
+                await asyncio.sleep(0)
+
+        looking = asyncio.ensure_future(look())
+        before = followed.image.get("1").config.retention_ms
+        revision = await followed.catalog.put_settings(Scope.BROKER, "", {}, {"retention.ms": 1234})
+        prepared = len(shown)
+        await followed.image.until(revision)
+        await looking
+        assert all(each in ({before}, {1234}) for each in shown), "a mixture of two revisions"
+        assert len(shown) > prepared + 1, "nobody else ran while the revision was prepared"
