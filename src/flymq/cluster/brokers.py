@@ -7,11 +7,16 @@
 The epoch of a broker is the revision at which its registration was created, that of the controller the one of `ctl`.
 A broker that was restarted has a new epoch, even if nobody saw that it was away. A registration counts once it is
 admitted: before that the controller has removed the broker from the in-sync replicas, if it may have lost records.
+
+Leases end some seconds after a broker has died. A process that is killed closes its connections at once, and its port
+refuses new ones; so the controller fences its registration without waiting for the lease. A broker that is fenced and
+lives all the same registers again. Nothing depends on being right here: changes compare registrations and epochs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import msgspec
 
@@ -42,6 +47,8 @@ class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether its logs were closed cleanly, in this directory. If not, it may have lost records."""
     is_draining: bool = False
     """It is about to stop: others should lead."""
+    failed: dict[str, list[int]] = {}
+    """Topic id → partitions whose logs have failed on this broker: others should lead these."""
 
 
 class Admission(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,14 +68,24 @@ class ClusterBroker:
     epoch: int
     admission: Admission | None = None
 
+    def has_failed(self, topic_id: UUID, partition: int) -> bool:
+        """Whether its replica of this partition cannot be used."""
+        failed = self.registration.failed
+        return bool(failed) and partition in failed.get(str(topic_id), ())
+
     @property
     def is_live(self) -> bool:
         """Whether it may lead and be in sync."""
-        return self.is_admitted and self.admission is not None and not self.admission.is_fenced
+        return self.is_admitted and not self.is_fenced
 
     @property
     def is_admitted(self) -> bool:
+        """Whether the controller has answered to this registration, by taking it in or by fencing it."""
         return self.admission is not None and self.admission.epoch == self.epoch
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.admission is not None and self.admission.epoch == self.epoch and self.admission.is_fenced
 
 
 def registration_key(broker_id: int) -> str:

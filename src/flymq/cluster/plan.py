@@ -1,20 +1,68 @@
-"""What the controller has to do, from the image alone: pure.
+"""What the controller does to a partition, from the image alone: pure.
 
 A broker that registers is taken in in two steps. First every partition is adapted as if it were dead, and without it in
 sync if it may have lost records; once that is in the store, it is admitted, and partitions may use it. So whoever
 counts on a live broker counts on one whose losses are known.
+
+Partitions are looked at one after the other, while the image goes on. That is enough, because once a partition is
+adapted to a registration, nothing takes it back before the admission: whoever lets a broker lead, or adds it to the
+in-sync replicas, compares its registration in the same txn, and uses only a registration that was admitted. What was
+written before the registration is in an image that knows the registration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from flymq.cluster.catalog import PartitionState
+from flymq.cluster.brokers import ClusterBroker, registration_key
+from flymq.cluster.catalog import NO_LEADER, PartitionState
 from flymq.cluster.elections import adapt, lose, move_away, prefer
-from flymq.cluster.image import Image, Topic
+from flymq.cluster.image import Topic
 from flymq.cluster.members import Members
+from flymq.metadata.store import Compare, created_at
+
+_NOBODY: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The brokers at one revision, as far as leaders and in-sync replicas depend on them."""
+
+    live: frozenset[int]
+    """Those that may lead and be in sync."""
+    draining: frozenset[int]
+    """Live ones that are about to stop."""
+    lossy: frozenset[int]
+    """Not admitted yet, and they may have lost records."""
+    joining: Mapping[int, int]
+    """Broker → epoch of its registration: to be admitted when all partitions are adapted."""
+    epochs: Mapping[int, int]
+    """Broker → epoch, of the live ones."""
+    failed: Mapping[tuple[UUID, int], frozenset[int]]
+    """Topic id and partition → the brokers whose logs of it have failed."""
+
+    @classmethod
+    def of(cls, members: Members) -> Roster:
+        new = [broker for broker in members if not broker.is_admitted]
+        live = [broker for broker in members if broker.is_live]
+        return cls(
+            live=frozenset(broker.broker_id for broker in live),
+            draining=frozenset(broker.broker_id for broker in live if broker.registration.is_draining),
+            lossy=frozenset(broker.broker_id for broker in new if not broker.registration.was_clean),
+            joining={broker.broker_id: broker.epoch for broker in new},
+            epochs={broker.broker_id: broker.epoch for broker in live},
+            failed=_failed(live),
+        )
+
+    def live_for(self, topic_id: UUID, partition: int) -> frozenset[int]:
+        """Return the brokers that may lead this partition and be in sync."""
+        return self.live - self.failed.get((topic_id, partition), _NOBODY) if self.failed else self.live
+
+    def is_registered(self, broker_id: int) -> Compare:
+        """Return the condition that a live broker has not been restarted since."""
+        return created_at(registration_key(broker_id), self.epochs[broker_id])
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,51 +74,44 @@ class StateChange:
     before: PartitionState
     after: PartitionState
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The next step of the controller. `admissions` are due when all `changes` are in the store."""
-
-    changes: list[StateChange]
-    admissions: dict[int, int]
-    """Broker → epoch."""
-
-    def __bool__(self) -> bool:
-        return bool(self.changes or self.admissions)
+    @property
+    def elected(self) -> int | None:
+        """The broker that is made the leader, if any."""
+        after = self.after
+        return None if after.leader in (self.before.leader, NO_LEADER) else after.leader
 
 
-def make_plan(image: Image, *, prefers_leaders: bool = False) -> Plan:
-    """Return what has to be done now. With `prefers_leaders`, preferred leaders come back, too."""
-    members = image.members
-    live = members.live
-    new = {broker.broker_id: broker.epoch for broker in members if not broker.is_admitted}
-    lossy = {broker.broker_id for broker in members if not broker.is_admitted and not broker.registration.was_clean}
-    changes = []
-    for topic in image:
-        for number, before in enumerate(topic.partitions):
-            after = _adapted(topic, before, members, live, lossy)
-            if prefers_leaders and after is before:
-                after = prefer(after, _not_draining(members, live))
-            if after is not before:
-                changes.append(StateChange(topic.topic_id, number, before, after))
-    return Plan(changes, new)
-
-
-def _adapted(
-    topic: Topic, state: PartitionState, members: Members, live: frozenset[int], lossy: set[int]
-) -> PartitionState:
+def plan_partition(topic: Topic, number: int, roster: Roster) -> PartitionState:
+    """Return the state that a partition should have; the same one if nothing is to be done."""
+    state, live = topic.partitions[number], roster.live_for(topic.topic_id, number)
+    if _is_settled(state, live, roster.draining):
+        return state
     min_isr = topic.config.min_insync_replicas
-    if lossy:
-        state = lose(state, lossy)
+    if roster.lossy:
+        state = lose(state, roster.lossy)
     state = adapt(state, live, min_isr=min_isr)
-    for broker_id in _draining(members, live):
-        state = move_away(state, broker_id, _not_draining(members, live), min_isr=min_isr)
+    for broker_id in sorted(roster.draining):
+        state = move_away(state, broker_id, live - roster.draining, min_isr=min_isr)
     return state
 
 
-def _draining(members: Members, live: frozenset[int]) -> Iterator[int]:
-    return (broker.broker_id for broker in members if broker.registration.is_draining and broker.broker_id in live)
+def plan_preferred(topic: Topic, number: int, roster: Roster) -> PartitionState:
+    """Return the same, with the preferred leader if nothing else is to be done."""
+    before, after = topic.partitions[number], plan_partition(topic, number, roster)
+    return prefer(after, roster.live_for(topic.topic_id, number) - roster.draining) if after is before else after
 
 
-def _not_draining(members: Members, live: frozenset[int]) -> frozenset[int]:
-    return live.difference(_draining(members, live))
+def _is_settled(state: PartitionState, live: frozenset[int], draining: frozenset[int]) -> bool:
+    """Whether there is certainly nothing to do: nearly always, so this has to be quick."""
+    isr = state.isr
+    return state.leader in isr and live.issuperset(isr) and draining.isdisjoint(isr) and not state.elr
+
+
+def _failed(live: Iterable[ClusterBroker]) -> dict[tuple[UUID, int], frozenset[int]]:
+    failed: dict[tuple[UUID, int], frozenset[int]] = {}
+    for broker in live:
+        for topic_id, numbers in broker.registration.failed.items():
+            for number in numbers:
+                at = UUID(topic_id), number
+                failed[at] = failed.get(at, _NOBODY) | {broker.broker_id}
+    return failed

@@ -10,15 +10,16 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from flymq.cluster.brokers import Listener, Registration
+from flymq.cluster.brokers import ClusterBroker, Listener, Registration
 from flymq.cluster.catalog import NO_LEADER, Catalog, PartitionState, TopicSpec
-from flymq.cluster.controller import Controller
+from flymq.cluster.controller import Controller, Probe
 from flymq.cluster.image import Image
 from flymq.cluster.membership import Membership
 from flymq.cluster.plan import StateChange
+from flymq.cluster.term import Term
 from flymq.host.simulated_disk import SimulatedDisk
 from flymq.host.tasks import Tasks
-from flymq.host.virtual_time import run
+from flymq.host.virtual_time import Life, run
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import BrokerIdInUse
 from flymq.model.topic_config import TopicConfig
@@ -29,12 +30,22 @@ TOPIC = UUID(int=7)
 class Node:
     """A broker: an image, a registration, a controller, and nothing behind them."""
 
-    def __init__(self, store: SqliteMetadataStore, broker_id: int, *, was_clean: bool, directory: str) -> None:
+    def __init__(
+        self,
+        store: SqliteMetadataStore,
+        broker_id: int,
+        *,
+        was_clean: bool = True,
+        directory: str = "",
+        probe: Probe | None = None,
+    ) -> None:
         self.image = Image(store, TopicConfig())
-        registration = Registration([Listener(f"host{broker_id}", 9092)], directory, was_clean=was_clean)
+        listener = Listener(f"host{broker_id}", 9092)
+        registration = Registration([listener], directory or f"disk-{broker_id}", was_clean=was_clean)
         self.membership = Membership(store, self.image, broker_id, registration)
-        self.controller = Controller(store, self.image, broker_id, preferred_every_s=30)
+        self.controller = Controller(store, self.image, broker_id, probe=probe, preferred_every_s=30)
         self.tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error!r}"))
+        self.life = Life()
 
     async def start(self) -> None:
         await self.image.load()
@@ -53,13 +64,34 @@ class World:
         self.store = SqliteMetadataStore.open(disk, Path("/data/metadata.db"))
         self.catalog = Catalog(self.store)
         self.nodes: dict[int, Node] = {}
+        self.refusing: set[int] = set()
+        self.probes = 0
+        self.settle_s = 2.0
 
     async def start(self, broker_id: int, *, was_clean: bool = True, directory: str = "") -> Node:
-        node = Node(self.store, broker_id, was_clean=was_clean, directory=directory or f"disk-{broker_id}")
-        await node.start()
+        node = Node(self.store, broker_id, was_clean=was_clean, directory=directory, probe=self.listens)
+        self.refusing.discard(broker_id)
         self.nodes[broker_id] = node
+        await node.life.begin(node.start(), f"broker {broker_id}")
         await self.settle()
         return node
+
+    async def listens(self, broker: ClusterBroker) -> bool:
+        self.probes += 1
+        return broker.broker_id not in self.refusing
+
+    def kill_9(self, broker_id: int) -> int:
+        """End the process: its leases stay, its port refuses connections. Return the epoch of its registration."""
+        node = self.nodes.pop(broker_id)
+        node.life.end()
+        self.refusing.add(broker_id)
+        assert node.membership.epoch is not None
+        return node.membership.epoch
+
+    def lose_connections(self, broker_id: int, epoch: int) -> None:
+        """All others notice that their connections to a broker were reset."""
+        for node in self.nodes.values():
+            node.life.run(node.controller.suspect, broker_id, epoch)
 
     async def kill(self, broker_id: int) -> None:
         """End it as if its leases had expired."""
@@ -77,7 +109,7 @@ class World:
         await self.settle()
 
     async def settle(self) -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(self.settle_s)
 
     @property
     def states(self) -> tuple[PartitionState, ...]:
@@ -194,7 +226,7 @@ def test_a_broker_that_was_restarted_unseen_gets_a_new_epoch_as_leader() -> None
 def test_a_broker_id_belongs_to_one_data_directory() -> None:
     async def scenario(world: World) -> None:
         await world.start(1)
-        other = Node(world.store, 1, was_clean=True, directory="another")
+        other = Node(world.store, 1, directory="another")
         await other.image.load()
         with pytest.raises(BrokerIdInUse, match="broker 1 is registered at host1:9092"):
             await other.membership.register()
@@ -227,21 +259,43 @@ def test_preferred_leaders_come_back_after_a_while() -> None:
     in_world(scenario)
 
 
+def term_of(node: Node, epoch: int | None) -> Term:
+    assert epoch is not None
+    return Term(node.image._store, node.image, epoch, preferred_every_s=30)
+
+
 def test_a_controller_that_was_replaced_changes_nothing() -> None:
     async def scenario(world: World) -> None:
         for broker_id in (1, 2):
             await world.start(broker_id)
         await world.create(all_in_sync())
-        old = world.nodes[1].controller
-        assert old.epoch is not None
+        node = world.nodes[1]
+        assert node.controller.epoch is not None
         before = world.states
         change = led_by(2, 0, before[0])
-        await old._change_states([change], old.epoch - 1)
+        await term_of(node, node.controller.epoch - 1)._carry_out([change])
         await world.settle()
         assert world.states == before
-        await old._change_states([change], old.epoch)
+        await term_of(node, node.controller.epoch)._carry_out([change])
         await world.settle()
         assert world.states != before
+
+    in_world(scenario)
+
+
+def test_a_broker_that_was_restarted_meanwhile_is_not_made_a_leader() -> None:
+    async def scenario(world: World) -> None:
+        node = await world.start(1)
+        await world.start(2)
+        await world.create(PartitionState(1, 0, [1, 2], [1, 2]), PartitionState(2, 0, [1, 2], [1, 2]))
+        term = term_of(node, node.controller.epoch)
+        await world.kill(2)
+        await world.start(2, was_clean=False)
+        decided = led_by(2, 0, world.states[0]), led_by(1, 1, world.states[1])
+        before = world.states
+        await term._carry_out(decided)  # by the brokers as they were before
+        await world.settle()
+        assert world.states[0] == before[0]
 
     in_world(scenario)
 
@@ -265,8 +319,7 @@ def test_a_partition_that_was_changed_meanwhile_does_not_keep_others_from_their_
         await world.create(*[PartitionState(1, 0, [1, 2], [1, 2])] * 50)
         changes = [led_by(2, number, state) for number, state in enumerate(world.states)]
         changes[17] = led_by(2, 17, PartitionState(1, 0, [1, 2], [1]))  # not what the store has
-        assert node.controller.epoch is not None
-        await node.controller._change_states(changes, node.controller.epoch)
+        await term_of(node, node.controller.epoch)._carry_out(changes)
         await world.settle()
         assert [number for number, state in enumerate(world.states) if state.leader == 1] == [17]
 

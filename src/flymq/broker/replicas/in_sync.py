@@ -85,17 +85,26 @@ class InSync:
         min_isr = partition.log.config.min_insync_replicas
         before = replication.state
         after = change_isr(
-            before, replication.followers.isr if wanted is None else self._usable(wanted), min_isr=min_isr
+            before,
+            replication.followers.isr if wanted is None else self._usable(topic_id, partition, wanted),
+            min_isr=min_isr,
         )
         if after is not before and (only_if := self._compares(replication, before, after)) is not None:
             replication.followers.propose(after.isr)
             await self._change(topic_id, partition, replication, after, only_if)
 
-    def _usable(self, wanted: frozenset[int]) -> set[int]:
-        """Leave out followers that are about to stop, and those that the controller has not admitted."""
+    def _usable(self, topic_id: UUID, partition: Partition, wanted: frozenset[int]) -> set[int]:
+        """Leave out followers that are about to stop or whose log has failed, and those that are not admitted."""
         members = self._image.members
         found = (members.find(broker_id) for broker_id in wanted)
-        usable = {each.broker_id for each in found if each and each.is_live and not each.registration.is_draining}
+        usable = {
+            each.broker_id
+            for each in found
+            if each is not None
+            and each.is_live
+            and not each.registration.is_draining
+            and not each.has_failed(topic_id, partition.name.partition)
+        }
         return usable | {self._broker_id}
 
     def _compares(
