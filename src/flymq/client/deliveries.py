@@ -47,6 +47,7 @@ class Batch:
         "identity",
         "is_reported",
         "is_settled",
+        "last_error",
         "opened_s",
         "partition",
         "records",
@@ -69,6 +70,7 @@ class Batch:
         self.base_offset = -1
         self.timestamp = NO_TIMESTAMP
         self.error: FlyMQError | None = None
+        self.last_error: FlyMQError | None = None  # of an attempt that was followed by another
         self.is_settled = False
         self.is_reported = False  # whether the user has seen the outcome
         self._waiters: list[Callable[[], None]] = []

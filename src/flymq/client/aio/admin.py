@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.coordinators import GROUP
 from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.descriptions import (
@@ -20,7 +21,6 @@ from flymq.client.descriptions import (
 )
 from flymq.model.errors import TopicExists
 from flymq.model.names import TopicPartition
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages import groups, topics
 from flymq.wire.native.messages.records import (
     AT_EARLIEST,
@@ -149,12 +149,21 @@ class AsyncAdmin:
     # --- groups -----------------------------------------------------------------------------------------------------
 
     async def list_groups(self) -> list[GroupInfo]:
-        answer = await self._cluster.ask(groups.ListGroups(), groups.ListGroupsAnswer)
-        return [GroupInfo(group.group, group.state, group.members) for group in answer.groups]
+        """Return all groups, sorted by name. Each broker lists those that it coordinates."""
+        return await self._cluster.retry(self._list_groups)
+
+    async def _list_groups(self) -> list[GroupInfo]:
+        brokers = [broker.broker for broker in (await self.describe_cluster()).brokers] or [topics.NO_BROKER]
+        found: dict[str, GroupInfo] = {}
+        for broker in brokers:
+            answer = await self._cluster.tell(groups.ListGroups(), groups.ListGroupsAnswer, broker=broker)
+            found |= {group.group: GroupInfo(group.group, group.state, group.members) for group in answer.groups}
+        return [found[name] for name in sorted(found)]
 
     async def describe_group(self, name: str) -> GroupDescription:
         """Return the members, assignments and lag of a group."""
-        answer = await self._cluster.ask(groups.DescribeGroup(group=name), groups.DescribeGroupAnswer)
+        request = groups.DescribeGroup(group=name)
+        answer = await self._cluster.coordinators.ask(GROUP, name, request, groups.DescribeGroupAnswer)
         return GroupDescription(
             name=answer.group,
             state=answer.state,
@@ -176,7 +185,7 @@ class AsyncAdmin:
 
     async def delete_group(self, name: str) -> None:
         """Delete a group without members, and its committed offsets."""
-        await self._cluster.tell(groups.DeleteGroup(group=name), Done)
+        await self._cluster.coordinators.tell(GROUP, name, groups.DeleteGroup(group=name), Done)
 
     async def reset_offsets(
         self, group: str, topic: str, to: str | int | Mapping[int, int], *, dry_run: bool = False
@@ -189,16 +198,15 @@ class AsyncAdmin:
         else:
             at = _POSITIONS[to] if isinstance(to, str) else to
             request.partitions = [OffsetQuery(topic, n, at) for n in range(await self._partition_count(topic))]
-        answer = await self._cluster.tell(request, groups.ResetOffsetsAnswer)
-        for part in answer.partitions:
-            if part.error is not None:
-                raise error_of(part.error)
+        answer = await self._cluster.coordinators.tell(GROUP, group, request, groups.ResetOffsetsAnswer)
         return {TopicPartition(part.topic, part.partition): part.offset for part in answer.partitions}
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
         answer = await self._cluster.ask(topics.Metadata(topics=[]), topics.MetadataAnswer)
+        for broker in answer.brokers:
+            self._cluster.brokers.learn(broker.broker, (broker.host, broker.port))
         return ClusterDescription(
             cluster_id=answer.cluster_id,
             controller=answer.controller,

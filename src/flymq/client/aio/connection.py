@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from itertools import islice
 from typing import TypeVar, cast
 
 import flymq
@@ -52,6 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, tuple[asyncio.Future[Message], float]] = {}
         self._last_id = 0
+        self._heard_s = 0.0  # when an answer came
+        self._ignored_s = 0.0  # when the oldest request was sent that was given up since then
         self._lost: FlyMQError | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -74,6 +77,13 @@ class Connection(asyncio.BufferedProtocol):
     async def wait_lost(self) -> None:
         """Return when the connection is lost or closed."""
         await self._ended.wait()
+
+    def silence_s(self) -> float:
+        """Return how long the broker has left requests without any answer."""
+        since = [sent_s for _, sent_s in islice(self._waiting.values(), 1)]  # the oldest
+        if self._ignored_s > self._heard_s:
+            since.append(self._ignored_s)
+        return self._loop.time() - max(min(since), self._heard_s) if since else 0.0
 
     def serves(self, request: type[Message]) -> bool:
         """Whether the broker supports this operation."""
@@ -101,19 +111,25 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request and wait for its answer."""
         assert OPERATIONS[OPCODE_OF[type(request)]].answer is answer
         future = self.send(request)
+        request_id = request.id  # the same request may be sent to another broker meanwhile
         try:
             async with asyncio.timeout(timeout_s):
                 return cast(M, await future)
         except TimeoutError:
-            self.abandon(request.id)
+            self.abandon(request_id)
+            self._counters.errors[RequestTimedOut.code] += 1
             name = OPCODE_OF[type(request)].name
             raise RequestTimedOut(f"{self} did not answer {name} in {timeout_s:g} s") from None
+        except asyncio.CancelledError:
+            self.abandon(request_id)
+            raise
 
     def abandon(self, request_id: int) -> None:
-        """Drop the late answer of a request that timed out."""
-        if self._waiting.pop(request_id, None) is not None:
+        """Drop the late answer of a request."""
+        if (waiting := self._waiting.pop(request_id, None)) is not None:
             self._counters.requests_in_flight -= 1
-            self._counters.errors[RequestTimedOut.code] += 1
+            if self._ignored_s <= self._heard_s:
+                self._ignored_s = waiting[1]
 
     def close(self, error: FlyMQError | None = None) -> None:
         """Close the connection; requests in flight fail."""
@@ -162,13 +178,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(frame)
 
     def _received(self, answer: Message) -> None:
+        self._heard_s = now_s = self._loop.time()
         future, sent_s = self._waiting.pop(answer.id, (None, 0.0))
         if future is None:
             if isinstance(answer, ErrorAnswer) and answer.id == 0:
                 self.close(error_of(answer))  # an error about the connection itself; the broker closes it too
             return
         self._counters.requests_in_flight -= 1
-        self._counters.latency.observe(self._loop.time() - sent_s)
+        self._counters.latency.observe(now_s - sent_s)
         if future.done():
             return
         if isinstance(answer, ErrorAnswer):
@@ -235,7 +252,8 @@ async def connect(
 
 
 async def _greet(connection: Connection, config: ConnectionConfig) -> None:
-    timeout_s = config.request_timeout_ms / 1000
+    # A broker that is paused still accepts connections: its system does.
+    timeout_s = min(config.connect_timeout_ms, config.request_timeout_ms) / 1000
     hello = Hello(client="flymq-python", version=flymq.__version__, client_id=config.client_id)
     answer = await connection.request(hello, HelloAnswer, timeout_s)
     connection.broker = answer.broker

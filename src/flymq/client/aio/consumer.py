@@ -381,12 +381,12 @@ class AsyncConsumer:
         """Return the group's committed offsets; partitions without one are left out."""
         return await self._load(list(partitions) or self.assignment())
 
-    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def _commit(self, offsets: Mapping[TopicPartition, int], *, is_closing: bool = False) -> None:
         changed = {name: offset for name, offset in offsets.items() if self._saved.get(name) != offset}
         if changed:
             member = self._member()
             if self._offset_store is None:
-                await member.commit(changed)
+                await member.commit(changed, is_closing=is_closing)
             else:
                 await asyncio.to_thread(self._offset_store.save, member.group, changed)
             self._saved |= changed
@@ -456,7 +456,7 @@ class AsyncConsumer:
                     FlyMQError
                 ):  # a member that was removed already has nothing to commit or leave
                     if self._config.auto_commit:
-                        await self._commit(self._done())
+                        await self._commit(self._done(), is_closing=True)
                     await self._membership.leave()
         finally:
             await self._fetcher.close()

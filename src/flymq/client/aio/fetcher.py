@@ -7,19 +7,23 @@ requested at once, whatever the others do.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, cast
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.connection import Connection
+from flymq.client.aio.failover import PATIENCE_S
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.cursor import Cursor, FetchedRun
 from flymq.client.decoding import unreadable_batch
 from flymq.client.settings import ConsumerConfig
 from flymq.host.tasks import Tasks
-from flymq.model.errors import FlyMQError, OffsetOutOfRange, RequestTimedOut
+from flymq.model.delivery import Isolation
+from flymq.model.errors import FlyMQError, NotLeader, OffsetOutOfRange, RequestTimedOut
 from flymq.model.names import TopicPartition
 from flymq.record.reading import end_offset, intact_part
 from flymq.wire.native.codec import error_of
@@ -32,13 +36,40 @@ from flymq.wire.native.messages.records import (
     FetchedPartition,
     FetchPartition,
 )
+from flymq.wire.native.messages.topics import NO_BROKER
+
+logger = logging.getLogger(__name__)
 
 FETCHES_PER_LEADER_MAX = 8
+_SHORTER_LOG_ATTEMPTS = 8
 
 START_POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
 
 Asked: TypeAlias = tuple[Cursor, int]
 """A cursor and its version at the time of the request."""
+
+
+class InFlight:
+    """A request that the leader has not answered yet."""
+
+    __slots__ = ("asked", "check", "connection", "due_s", "leader", "request_id", "timer")
+
+    def __init__(
+        self, connection: Connection, leader: int, request_id: int, asked: Sequence[Asked], due_s: float
+    ) -> None:
+        self.connection = connection
+        self.leader = leader
+        self.request_id = request_id
+        self.asked = asked
+        self.due_s = due_s  # when the answer is due, even if there are no records
+        self.timer: asyncio.TimerHandle | None = None
+        self.check: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.check is not None:
+            self.check.cancel()
 
 
 class Fetcher:
@@ -54,6 +85,9 @@ class Fetcher:
         self._arrival = asyncio.Event()
         self._waiting_at: Counter[int] = Counter()  # fetches in flight, by leader
         self._timer: asyncio.TimerHandle | None = None
+        self._topic_ids: dict[str, bytes] = {}  # of the topics whose records were fetched
+        timeout_s = min(PATIENCE_S, cluster.request_timeout_s)
+        self._first_look_s = config.fetch_wait_ms / 1000 + timeout_s
         self._is_closed = False
 
     @property
@@ -145,7 +179,7 @@ class Fetcher:
             if connection is None:
                 for cursor in cursors:
                     cursor.is_fetching = True
-                self._tasks.spawn("reach the leader", self._reach(asked))
+                self._tasks.spawn("reach the leader", self._reach(leader, asked))
             elif self._waiting_at[leader] < FETCHES_PER_LEADER_MAX:
                 self._fetch(connection, leader, asked)
         self._pump_at(next_s)
@@ -157,15 +191,23 @@ class Fetcher:
         if at_s is not None:
             self._timer = self._loop.call_at(at_s, self.pump)
 
-    async def _reach(self, asked: Sequence[Asked]) -> None:
-        for cursor, version in asked:
+    async def _reach(self, leader: int, asked: Sequence[Asked]) -> None:
+        """Find the leaders of these partitions, or connect to the one they have. None waits for that of another."""
+        is_known = leader != NO_BROKER
+        for step in [asked] if is_known else [[one] for one in asked]:
             try:
-                leader = await self._cluster.leader_of(cursor.topic, cursor.partition)
-                await self._cluster.connection(leader)
+                if is_known:
+                    names = [(cursor.topic, cursor.partition) for cursor, _ in step]
+                    await self._cluster.while_leading(leader, names, self._cluster.connection(leader))
+                else:
+                    [(cursor, _)] = step
+                    await self._cluster.leader_of(cursor.topic, cursor.partition)
             except FlyMQError as error:
-                self._failed(cursor, version, error)
+                for cursor, version in step:
+                    self._failed(cursor, version, error)
             else:
-                self._freed(cursor, version)
+                for cursor, version in step:
+                    self._freed(cursor, version)
         self.pump()
 
     def _fetch(self, connection: Connection, leader: int, asked: Sequence[Asked]) -> None:
@@ -177,6 +219,7 @@ class Fetcher:
                     partition=cursor.partition,
                     offset=cursor.fetch_offset,
                     max_bytes=config.partition_bytes_max,
+                    leader_epoch=self._cluster.leader_epoch(cursor.topic, cursor.partition),
                 )
                 for cursor, _ in asked
             ],
@@ -189,15 +232,14 @@ class Fetcher:
         for cursor, _ in asked:
             cursor.is_fetching = True
         self._waiting_at[leader] += 1
-        timeout_s = self._cluster.request_timeout_s + config.fetch_wait_ms / 1000
-        timer = self._loop.call_later(timeout_s, self._timed_out, connection, leader, request.id, asked)
-        answer.add_done_callback(partial(self._answered, leader, asked, timer))
+        flight = InFlight(connection, leader, request.id, asked, self._loop.time() + config.fetch_wait_ms / 1000)
+        flight.timer = self._loop.call_later(self._first_look_s, self._look_after, flight)
+        answer.add_done_callback(partial(self._answered, flight))
 
-    def _answered(
-        self, leader: int, asked: Sequence[Asked], timer: asyncio.TimerHandle, answer: asyncio.Future[Message]
-    ) -> None:
-        timer.cancel()
-        self._waiting_at[leader] -= 1
+    def _answered(self, flight: InFlight, answer: asyncio.Future[Message]) -> None:
+        flight.end()
+        asked = flight.asked
+        self._waiting_at[flight.leader] -= 1
         error = answer.exception()
         if error is not None:
             self._all_failed(asked, cast(FlyMQError, error))
@@ -216,6 +258,8 @@ class Fetcher:
             self._failed(cursor, version, error_of(part.error))
             return
         cursor.attempts = 0
+        if cursor.high_watermark < 0:
+            self._note_topic(cursor.topic)
         cursor.high_watermark = part.high_watermark
         batches, fault = intact_part(part.batches)
         next_offset = end_offset(batches)
@@ -226,10 +270,32 @@ class Fetcher:
             error = unreadable_batch(cursor.topic, cursor.partition, cursor.fetch_offset, -1, fault)
             self._failed(cursor, version, error)
 
-    def _timed_out(self, connection: Connection, leader: int, request_id: int, asked: Sequence[Asked]) -> None:
-        connection.abandon(request_id)
-        self._waiting_at[leader] -= 1
-        self._all_failed(asked, RequestTimedOut(f"{connection} did not answer FETCH in time"))
+    def _look_after(self, flight: InFlight) -> None:
+        """The leader is silent. Wait until the request has no more time, or another broker leads."""
+        now_s = self._loop.time()
+        until_s = flight.due_s + self._cluster.request_timeout_s
+        if now_s >= until_s:
+            self._give_up(flight)
+            return
+        if flight.check is None and now_s - flight.due_s >= PATIENCE_S:
+            flight.check = self._tasks.spawn("check the leader", self._check_leader(flight))
+        flight.timer = self._loop.call_at(min(until_s, now_s + PATIENCE_S), self._look_after, flight)
+
+    async def _check_leader(self, flight: InFlight) -> None:
+        names = [(cursor.topic, cursor.partition) for cursor, _ in flight.asked]
+        is_replaced = False
+        with suppress(FlyMQError):
+            is_replaced = not await self._cluster.leads_any(flight.leader, names)
+        flight.check = None
+        if is_replaced:
+            self._give_up(flight)
+
+    def _give_up(self, flight: InFlight) -> None:
+        flight.connection.abandon(flight.request_id)
+        flight.end()
+        self._waiting_at[flight.leader] -= 1
+        self._cluster.counters.errors[RequestTimedOut.code] += 1
+        self._all_failed(flight.asked, RequestTimedOut(f"{flight.connection} did not answer FETCH in time"))
 
     def _all_failed(self, asked: Sequence[Asked], error: FlyMQError) -> None:
         for cursor, version in asked:
@@ -251,7 +317,7 @@ class Fetcher:
             self._tasks.spawn("reset the offset", self._reset(cursor, version))
         elif self._cluster.may_retry(error):
             self._cluster.counters.retries += 1
-            self._cluster.invalidate(cursor.topic)
+            self._cluster.invalidate(cursor.topic, cursor.partition)
             pause_s = self._cluster.backoff.delay_s(cursor.attempts, self._cluster.entropy)
             cursor.retry_at_s = self._loop.time() + pause_s
         else:
@@ -261,15 +327,42 @@ class Fetcher:
     async def _reset(self, cursor: Cursor, version: int) -> None:
         """The offset is out of range, for example because of retention: reset it as the `start` setting says."""
         try:
-            found = await list_offsets(
-                self._cluster, {cursor.name: START_POSITIONS[self._config.start]}, self._config.isolation
-            )
+            offset = await self._next_offset(cursor)
         except FlyMQError as error:
             self._failed(cursor, version, error)
         else:
             if cursor.version == version:
-                cursor.seek(found[cursor.name].offset)
+                cursor.seek(offset)
         self.pump()
+
+    async def _next_offset(self, cursor: Cursor) -> int:
+        """Return where a cursor continues whose offset is out of range.
+
+        If the log was longer before, it has lost its end: in a crash, or with a leader that was not in sync. Then
+        the next record is at the new end: what is before that was read. Not at once: a leader that was just elected
+        may not know its log's end yet.
+        """
+        position, seen_end = cursor.fetch_offset, cursor.high_watermark
+        topic = await self._cluster.refresh(cursor.topic)
+        is_same_topic = bytes(topic.topic_id) == self._topic_ids.get(cursor.topic)
+        if seen_end >= position and is_same_topic:
+            found = await list_offsets(self._cluster, {cursor.name: AT_LATEST}, Isolation.READ_UNCOMMITTED)
+            end = found[cursor.name].offset
+            if end < position:
+                if cursor.attempts < _SHORTER_LOG_ATTEMPTS:
+                    raise NotLeader(f"{cursor.name} ends at {end}, before {position}, which was read")
+                logger.warning(
+                    "%s has lost its last %d offsets, which this consumer has read; continuing at its end, %d",
+                    *(cursor.name, position - end, end),
+                )
+                return end
+        self._topic_ids[cursor.topic] = bytes(topic.topic_id)
+        start = START_POSITIONS[self._config.start]
+        return (await list_offsets(self._cluster, {cursor.name: start}, self._config.isolation))[cursor.name].offset
+
+    def _note_topic(self, name: str) -> None:
+        if (topic_id := self._cluster.topic_id(name)) is not None:
+            self._topic_ids[name] = topic_id
 
     def _mark_ready(self, cursor: Cursor) -> None:
         if (cursor.runs or cursor.error is not None) and not cursor.is_ready:

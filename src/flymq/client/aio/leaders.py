@@ -1,7 +1,7 @@
 """Send requests about partitions to their leaders, and follow a leader that moves.
 
-Find the leaders in the cached metadata, send, and on any failure drop the cached metadata of the topics concerned: the
-next attempt asks the brokers who leads now. Producers and consumers that read ahead have their own loops (`sender`,
+Find the leaders in the cached metadata, send, and on any failure drop the cached leaders of the partitions concerned:
+the next attempt asks the brokers who leads now. Producers and consumers that read ahead have their own loops (`sender`,
 `fetcher`), which settle batches one by one; everything else goes through here.
 """
 
@@ -65,14 +65,14 @@ async def ask_leaders(
         for part in left:
             by_leader.setdefault(await cluster.leader_of(part.topic, part.partition), []).append(part)
         for leader, group in by_leader.items():
-            topics = {part.topic for part in group}
-            answered = await _tell(cluster, leader, topics, request(group), cast(type[Any], answer))
+            names = [(part.topic, part.partition) for part in group]
+            answered = await _tell(cluster, leader, names, request(group), cast(type[Any], answer))
             failures = {(part.topic, part.partition): part.error for part in answered.partitions if part.error}
             done = {id(part) for part in group if (part.topic, part.partition) not in failures}
             left = [part for part in left if id(part) not in done]
             results.extend(part for part in answered.partitions if not part.error)
-            for topic, _ in failures:
-                cluster.invalidate(topic)
+            for name in failures:
+                cluster.invalidate(*name)
             for failure in failures.values():
                 raise error_of(failure)
 
@@ -85,16 +85,18 @@ async def ask_leader(cluster: Cluster, request: Consume) -> ConsumeAnswer:
 
     async def attempt() -> ConsumeAnswer:
         leader = await cluster.leader_of(request.topic, request.partition)
-        return await _tell(cluster, leader, {request.topic}, request, ConsumeAnswer)
+        return await _tell(cluster, leader, [(request.topic, request.partition)], request, ConsumeAnswer)
 
     return await cluster.retry(attempt)
 
 
-async def _tell(cluster: Cluster, leader: int, topics: Iterable[str], request: Message, answer: type[M]) -> M:
+async def _tell(
+    cluster: Cluster, leader: int, names: Sequence[tuple[str, int]], request: Message, answer: type[M]
+) -> M:
     """Send once. A leader that cannot be reached or refuses may lead no longer."""
     try:
-        return await cluster.tell(request, answer, broker=leader)
+        return await cluster.while_leading(leader, names, cluster.tell(request, answer, broker=leader))
     except FlyMQError:
-        for topic in topics:
-            cluster.invalidate(topic)
+        for name in names:
+            cluster.invalidate(*name)
         raise

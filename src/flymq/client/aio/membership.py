@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.coordinators import GROUP
 from flymq.client.settings import ConsumerConfig
 from flymq.model.errors import FlyMQError, RebalanceInProgress, StaleGeneration, UnknownMember
 from flymq.model.names import TopicPartition
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages import groups as wire
 from flymq.wire.native.messages.fields import Message, PartitionRef, TopicPartitions
 from flymq.wire.native.messages.session import Done
@@ -80,10 +80,10 @@ class Membership:
     async def leave(self) -> None:
         """Leave the group at once. A static member keeps its assignment until its session times out."""
         if self.member and not self._config.instance_id:
-            await self._ask(wire.Leave(group=self.group, member=self.member), Done)
+            await self._ask(wire.Leave(group=self.group, member=self.member), Done, is_repeated=self._has_broker())
         self.member, self.generation = "", wire.NO_GENERATION
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, int], *, is_closing: bool = False) -> None:
         """Commit the next offset to read of each partition."""
         request = wire.Commit(
             group=self.group,
@@ -93,9 +93,7 @@ class Membership:
             member=self.member,
             generation=self.generation,
         )
-        for part in (await self._ask(request, wire.CommitAnswer)).partitions:
-            if part.error is not None:
-                raise error_of(part.error)
+        await self._ask(request, wire.CommitAnswer, is_repeated=not is_closing or self._has_broker())
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the committed offsets; partitions without one are left out."""
@@ -103,8 +101,6 @@ class Membership:
         answer = await self._ask(wire.FetchOffsets(group=self.group, partitions=wanted), wire.FetchOffsetsAnswer)
         found: dict[TopicPartition, int] = {}
         for part in answer.partitions:
-            if part.error is not None:
-                raise error_of(part.error)
             if part.offset >= 0:
                 found[TopicPartition(part.topic, part.partition)] = part.offset
         return found
@@ -171,9 +167,16 @@ class Membership:
             wire.MemberAssignment(member, _grouped(frozenset(partitions))) for member, partitions in assignments.items()
         ]
 
-    async def _ask(self, request: Message, answer: type[M], extra_timeout_s: float = 0.0) -> M:
-        connection = await self._cluster.connection()
-        return await connection.request(request, answer, self._cluster.request_timeout_s + extra_timeout_s)
+    def _has_broker(self) -> bool:
+        """Whether retries may succeed soon: a consumer that closes does not wait for a cluster that is down."""
+        return bool(self._cluster.brokers.open_connections())
+
+    async def _ask(
+        self, request: Message, answer: type[M], *, extra_timeout_s: float = 0.0, is_repeated: bool = True
+    ) -> M:
+        return await self._cluster.coordinators.ask(
+            GROUP, self.group, request, answer, extra_timeout_s=extra_timeout_s, is_repeated=is_repeated
+        )
 
 
 def _grouped(partitions: Partitions) -> list[TopicPartitions]:

@@ -17,6 +17,8 @@ from typing import TypeAlias, cast
 from flymq.client.accumulator import Accumulator, PartitionQueue, TopicQueues
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.connection import Connection
+from flymq.client.aio.coordinators import TRANSACTION
+from flymq.client.aio.failover import PATIENCE_S
 from flymq.client.deliveries import Batch, settled
 from flymq.client.settings import ProducerConfig
 from flymq.host.tasks import Tasks
@@ -38,6 +40,7 @@ from flymq.record.batch import encode_batch
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.messages.records import PartitionBatches, ProduceBatch, ProduceBatchAnswer
+from flymq.wire.native.messages.topics import NO_BROKER
 from flymq.wire.native.messages.transactions import InitProducer, InitProducerAnswer
 
 Sending: TypeAlias = tuple[PartitionQueue, Batch]
@@ -55,6 +58,29 @@ _AMBIGUOUS = (
 )
 """Errors after which the batch may have been written."""
 _NEEDS_NEW_IDENTITY = (OutOfOrderSequence, UnknownProducer)
+
+
+class InFlight:
+    """A request that the leader has not answered yet."""
+
+    __slots__ = ("check", "connection", "leader", "request_id", "sendings", "sent_s", "timer")
+
+    def __init__(
+        self, connection: Connection, leader: int, request_id: int, sendings: list[Sending], sent_s: float
+    ) -> None:
+        self.connection = connection
+        self.leader = leader
+        self.request_id = request_id
+        self.sendings = sendings
+        self.sent_s = sent_s
+        self.timer: asyncio.TimerHandle | None = None
+        self.check: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.check is not None:
+            self.check.cancel()
 
 
 class Sender:
@@ -81,6 +107,7 @@ class Sender:
         self._identity: InitProducerAnswer | None = None
         self._identifying = asyncio.Lock()
         self._refresh: asyncio.Task[None] | None = None
+        self._first_look_s = min(PATIENCE_S, self._cluster.request_timeout_s, config.delivery_timeout_ms / 1000)
         self._failures: list[Batch] = []  # failed since the last flush
         self.is_closed = False
         self.accumulator = Accumulator(
@@ -95,7 +122,8 @@ class Sender:
         """Return the queues of a topic; fetch its metadata first if it is not cached."""
         if self.is_closed:
             raise ClientClosed
-        metadata = await self._cluster.retry(lambda: self._cluster.topic_or_new(name))
+        within_s = self._config.delivery_timeout_ms / 1000
+        metadata = await self._cluster.retry(lambda: self._cluster.topic_or_new(name), within_s=within_s)
         if self._refresh is None:
             self._refresh = self._tasks.spawn("refresh metadata", self._refresh_topics())
         return self.accumulator.set_topic(name, len(metadata.partitions), metadata.message_bytes_max)
@@ -149,9 +177,9 @@ class Sender:
         for leader, sendings in by_leader.items():
             connection = self._cluster.open_connection(leader)
             if connection is None or self._identity is None or not connection.is_writable:
-                self._tasks.spawn("reach the leader", self._reach(sendings))
+                self._tasks.spawn("reach the leader", self._reach(leader, sendings))
             else:
-                self._transmit(connection, sendings)
+                self._transmit(connection, leader, sendings)
         self._pump_at(next_s)
 
     def _pump_at(self, at_s: float | None) -> None:
@@ -161,19 +189,37 @@ class Sender:
         if at_s is not None:
             self._timer = self._loop.call_at(at_s, self._pump)
 
-    async def _reach(self, sendings: Sequence[Sending]) -> None:
-        """Get what is missing to send these: leaders, connections, a producer id. Then queue them again."""
-        for queue, batch in sendings:
+    async def _reach(self, leader: int, sendings: Sequence[Sending]) -> None:
+        """Get what is missing to send these: their leaders, or a connection and a producer id. Then queue them again.
+
+        Batches of several leaders are here only until the leaders are known: none waits for the leader of another.
+        """
+        is_known = leader != NO_BROKER
+        steps = [sendings] if is_known else [[sending] for sending in sendings]
+        for step in steps:
+            work = self._connect(leader, step) if is_known else self._find_leader(step[0][1])
             try:
-                leader = await self._cluster.leader_of(batch.topic, batch.partition)
-                connection = await self._cluster.connection(leader)
-                await self.identify(connection)
-                await connection.until_writable()
+                async with asyncio.timeout_at(min(self._deadline_s(batch) for _, batch in step)):
+                    await work
+            except TimeoutError:
+                for queue, batch in step:
+                    timed_out = RequestTimedOut("the leader could not be reached in time")
+                    self._failed(queue, batch, batch.last_error or timed_out)
             except FlyMQError as error:
-                self._failed(queue, batch, error)
+                self._retry_or_fail(step, error)
             else:
-                self.accumulator.put_back(queue, retry_at_s=0.0)
+                for queue, _ in step:
+                    self.accumulator.put_back(queue, retry_at_s=0.0)
         self._pump()
+
+    async def _find_leader(self, batch: Batch) -> None:
+        await self._cluster.leader_of(batch.topic, batch.partition)
+
+    async def _connect(self, leader: int, sendings: Sequence[Sending]) -> None:
+        names = [(batch.topic, batch.partition) for _, batch in sendings]
+        connection = await self._cluster.while_leading(leader, names, self._cluster.connection(leader))
+        await self.identify()
+        await connection.until_writable()
 
     async def _refresh_topics(self) -> None:
         """Refresh metadata periodically, to notice new partitions. Failures are left to the next round."""
@@ -205,13 +251,14 @@ class Sender:
         self._identity = InitProducerAnswer(producer_id=producer_id, producer_epoch=producer_epoch)
         self.accumulator.reset_sequences()
 
-    async def identify(self, connection: Connection) -> None:
+    async def identify(self) -> None:
         """Get a producer id, if the producer is idempotent and the broker supports it."""
         async with self._identifying:
             if self._identity is not None:
                 return
             wanted = self._config.idempotent
             if wanted is None:
+                connection = await self._cluster.connection()
                 wanted = self._config.acks is not Acks.NONE and connection.serves(InitProducer)
             if not wanted and not self.transactional_id:
                 self._identity = _ANONYMOUS
@@ -219,9 +266,14 @@ class Sender:
             request = InitProducer(
                 transactional_id=self.transactional_id, transaction_timeout_ms=self._transaction_timeout_ms
             )
-            self._identity = await connection.request(request, InitProducerAnswer, self._cluster.request_timeout_s)
+            if self.transactional_id:
+                self._identity = await self._cluster.coordinators.ask(
+                    TRANSACTION, self.transactional_id, request, InitProducerAnswer
+                )
+            else:
+                self._identity = await self._cluster.ask_any(request, InitProducerAnswer)
 
-    def _transmit(self, connection: Connection, sendings: Sequence[Sending]) -> None:
+    def _transmit(self, connection: Connection, leader: int, sendings: Sequence[Sending]) -> None:
         parcel: list[Sending] = []
         parcel_bytes = 0
         for queue, batch in sendings:
@@ -231,12 +283,12 @@ class Sender:
                 self._failed(queue, batch, error)
                 continue
             if parcel and parcel_bytes + len(encoded) > connection.batches_bytes_max:
-                self._transmit_one(connection, parcel)
+                self._transmit_one(connection, leader, parcel)
                 parcel, parcel_bytes = [], 0
             parcel.append((queue, batch))
             parcel_bytes += len(encoded)
         if parcel:
-            self._transmit_one(connection, parcel)
+            self._transmit_one(connection, leader, parcel)
 
     def _encode(self, queue: PartitionQueue, batch: Batch) -> bytearray:
         assert self._identity is not None
@@ -256,7 +308,7 @@ class Sender:
         )
         return batch.encoded
 
-    def _transmit_one(self, connection: Connection, sendings: list[Sending]) -> None:
+    def _transmit_one(self, connection: Connection, leader: int, sendings: list[Sending]) -> None:
         request = ProduceBatch(
             partitions=[
                 PartitionBatches(topic=batch.topic, partition=batch.partition, batches=batch.encoded or b"")
@@ -276,15 +328,15 @@ class Sender:
         except FlyMQError as error:
             self._all_failed(sendings, error)
             return
-        timer = self._loop.call_later(
-            self._cluster.request_timeout_s, self._timed_out, connection, request.id, sendings
-        )
-        answer.add_done_callback(partial(self._answered, sendings, timer))
+        flight = InFlight(connection, leader, request.id, sendings, self._loop.time())
+        flight.timer = self._loop.call_later(self._first_look_s, self._look_after, flight)
+        answer.add_done_callback(partial(self._answered, flight))
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _answered(self, sendings: list[Sending], timer: asyncio.TimerHandle, answer: asyncio.Future[Message]) -> None:
-        timer.cancel()
+    def _answered(self, flight: InFlight, answer: asyncio.Future[Message]) -> None:
+        flight.end()
+        sendings = flight.sendings
         error = answer.exception()
         if error is not None:
             self._all_failed(sendings, cast(FlyMQError, error))
@@ -300,14 +352,40 @@ class Sender:
                 self._succeeded(queue, batch, outcome.base_offset, outcome.log_append_time)
         self._pump()
 
-    def _timed_out(self, connection: Connection, request_id: int, sendings: list[Sending]) -> None:
-        connection.abandon(request_id)
-        self._all_failed(sendings, RequestTimedOut(f"{connection} did not answer PRODUCE_BATCH in time"))
+    def _look_after(self, flight: InFlight) -> None:
+        """The leader is silent. Wait until a batch or the request has no more time, or another broker leads."""
+        now_s = self._loop.time()
+        until_s = flight.sent_s + self._cluster.request_timeout_s
+        until_s = min(until_s, *(self._deadline_s(batch) for _, batch in flight.sendings))
+        if now_s >= until_s:
+            self._give_up(flight)
+            return
+        if flight.check is None and now_s - flight.sent_s >= PATIENCE_S:
+            flight.check = self._tasks.spawn("check the leader", self._check_leader(flight))
+        flight.timer = self._loop.call_at(min(until_s, now_s + PATIENCE_S), self._look_after, flight)
+
+    async def _check_leader(self, flight: InFlight) -> None:
+        names = [(batch.topic, batch.partition) for _, batch in flight.sendings]
+        with contextlib.suppress(FlyMQError):
+            if not await self._cluster.leads_any(flight.leader, names):
+                flight.check = None
+                self._give_up(flight)
+                return
+        flight.check = None
+
+    def _give_up(self, flight: InFlight) -> None:
+        flight.connection.abandon(flight.request_id)
+        flight.end()
+        self._cluster.counters.errors[RequestTimedOut.code] += 1
+        self._all_failed(flight.sendings, RequestTimedOut(f"{flight.connection} did not answer PRODUCE_BATCH in time"))
 
     def _all_failed(self, sendings: Sequence[Sending], error: FlyMQError) -> None:
+        self._retry_or_fail(sendings, error)
+        self._pump()
+
+    def _retry_or_fail(self, sendings: Sequence[Sending], error: FlyMQError) -> None:
         for queue, batch in sendings:
             self._failed(queue, batch, error)
-        self._pump()
 
     def _succeeded(self, queue: PartitionQueue, batch: Batch, base_offset: int, log_append_time: int) -> None:
         if batch.identity is queue.identity:
@@ -328,10 +406,11 @@ class Sender:
         else:
             may_retry = self._cluster.may_retry(error)
         if may_retry and self._has_time(batch) and not self.is_closed:
+            batch.last_error = error
             self._cluster.counters.retries += 1
-            self._cluster.invalidate(batch.topic)
+            self._cluster.invalidate(batch.topic, batch.partition)
             pause_s = self._cluster.backoff.delay_s(batch.attempts, self._cluster.entropy)
-            self.accumulator.put_back(queue, self._loop.time() + pause_s)
+            self.accumulator.put_back(queue, min(self._loop.time() + pause_s, self._deadline_s(batch)))
             return
         if batch.ambiguous and is_idempotent and not self.transactional_id:
             self._renew_identity(queue)  # the broker may have seen these sequence numbers or not: do not reuse them
@@ -342,7 +421,10 @@ class Sender:
     def _has_time(self, batch: Batch) -> bool:
         if self._config.retries is not None and batch.attempts > self._config.retries:
             return False
-        return self._loop.time() < batch.opened_s + self._config.delivery_timeout_ms / 1000
+        return self._loop.time() < self._deadline_s(batch)
+
+    def _deadline_s(self, batch: Batch) -> float:
+        return batch.opened_s + self._config.delivery_timeout_ms / 1000
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         self._loop.call_exception_handler({"message": f"FlyMQ producer: {name} failed", "exception": error})

@@ -10,19 +10,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.consumer import AsyncConsumer
+from flymq.client.aio.coordinators import GROUP, TRANSACTION
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.appender import Headers
 from flymq.client.deliveries import BatchResult, Delivery
 from flymq.client.records import RecordMetadata
 from flymq.model.errors import FlyMQError, InvalidTransactionState, ProducerFenced, TransactionAborted
 from flymq.model.names import TopicPartition
-from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages import groups, transactions
+from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.messages.session import Done
+
+M = TypeVar("M", bound=Message)
 
 
 class AsyncTransaction:
@@ -43,18 +46,23 @@ class AsyncTransaction:
         """Begin; the context manager does so by itself."""
         if self._is_open:
             raise InvalidTransactionState("the transaction has already begun")
-        await self._cluster.retry(self._begin)
+        await self._begin()
         self._is_open = True
         return self
 
     async def _begin(self) -> None:
-        await self.producer.sender.identify(await self._cluster.connection())
+        sender = self.producer.sender
+        await sender.identify()
         try:
-            await self._cluster.tell(self._request(transactions.BeginTxn), Done)
+            await self._ask(self._request(transactions.BeginTxn), Done)
         except TransactionAborted:  # the broker has aborted the previous one: continue with a new epoch
-            self.producer.sender.reset_identity()
-            await self.producer.sender.identify(await self._cluster.connection())
-            await self._cluster.tell(self._request(transactions.BeginTxn), Done)
+            sender.reset_identity()
+            await sender.identify()
+            await self._ask(self._request(transactions.BeginTxn), Done)
+
+    async def _ask(self, request: Message, answer: type[M]) -> M:
+        name = self.producer.sender.transactional_id
+        return await self._cluster.coordinators.ask(TRANSACTION, name, request, answer)
 
     # --- what it contains -------------------------------------------------------------------------------------------
 
@@ -98,9 +106,8 @@ class AsyncTransaction:
             member=member,
             generation=generation,
         )
-        for part in (await self._cluster.ask(request, groups.CommitAnswer)).partitions:
-            if part.error is not None:
-                raise error_of(part.error)
+        # The group's coordinator checks with the transaction's that the producer may do so.
+        await self._cluster.coordinators.ask(GROUP, group, request, groups.CommitAnswer)
 
     # --- its end ----------------------------------------------------------------------------------------------------
 
@@ -144,7 +151,7 @@ class AsyncTransaction:
 
     async def _end(self, kind: type[transactions.CommitTxn | transactions.AbortTxn]) -> None:
         try:
-            answer = await self._cluster.ask(self._request(kind), transactions.EndTxnAnswer)
+            answer = await self._ask(self._request(kind), transactions.EndTxnAnswer)
         except TransactionAborted:
             self.producer.sender.reset_identity()
             self._close()
