@@ -123,7 +123,7 @@ class ConnectionConfig:
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 5_000
+    retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
 
     def __post_init__(self) -> None:

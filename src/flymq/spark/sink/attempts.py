@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark import TaskContext
 
+from flymq.client.aio.coordinators import TRANSACTION
 from flymq.model.errors import FlyMQError
 from flymq.spark.broker_connection import BrokerConnection, connect
 from flymq.spark.options import WriteOptions
@@ -81,7 +82,8 @@ def abort_attempts(options: WriteOptions, attempts: Sequence[Attempt]) -> None:
                 producer_epoch=attempt.producer_epoch,
             )
             with suppress(FlyMQError):  # committed or aborted before; an attempt that cannot be aborted now times out
-                connection.run(connection.cluster.tell(request, EndTxnAnswer))
+                name = attempt.transactional_id
+                connection.run(connection.cluster.coordinators.tell(TRANSACTION, name, request, EndTxnAnswer))
 
 
 def _commit(connection: BrokerConnection, query: str, batch: int, attempts: Sequence[Attempt]) -> None:
@@ -93,7 +95,7 @@ def _commit(connection: BrokerConnection, query: str, batch: int, attempts: Sequ
             for attempt in attempts
         ],
     )
-    connection.run(connection.cluster.ask(request, Done))
+    connection.run(connection.cluster.coordinators.ask(TRANSACTION, query, request, Done))
 
 
 def _driver_connection(options: WriteOptions) -> BrokerConnection:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.coordinators import TRANSACTION
 from flymq.client.aio.leaders import ask_leaders
 from flymq.host.clock import SystemClock
 from flymq.model.errors import FlyMQError
@@ -98,7 +99,9 @@ class AttemptProducer:
             producer_epoch=self.identity.producer_epoch,
         )
         with suppress(FlyMQError):
-            self._connection.run(self._connection.cluster.tell(request, EndTxnAnswer))
+            self._connection.run(
+                self._connection.cluster.coordinators.tell(TRANSACTION, self._transactional_id, request, EndTxnAnswer)
+            )
 
     def _is_full_for(self, name: TopicPartition, size: int) -> bool:
         is_too_large = self._waiting_bytes + size > _REQUEST_BYTES_MAX
@@ -121,12 +124,13 @@ class AttemptProducer:
         cluster = self._connection.cluster
         name = self._transactional_id
         init = InitProducer(transactional_id=name, transaction_timeout_ms=self._options.transaction_timeout_ms)
-        identity = await cluster.ask(init, InitProducerAnswer)
-        if name:
-            begin = BeginTxn(
-                transactional_id=name, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
-            )
-            await cluster.ask(begin, Done)
+        if not name:
+            return await cluster.ask(init, InitProducerAnswer)
+        identity = await cluster.coordinators.ask(TRANSACTION, name, init, InitProducerAnswer)
+        begin = BeginTxn(
+            transactional_id=name, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
+        )
+        await cluster.coordinators.ask(TRANSACTION, name, begin, Done)
         return identity
 
     async def _topic(self, name: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from flymq.wire.native.messages.records import (
 )
 
 _WAIT_MS = 500
+_SHORTER_LOG_ROUNDS = 10
 
 
 class Run(NamedTuple):
@@ -55,7 +57,13 @@ class RangeFetch:
             try:
                 part = coming.result()
             except OffsetOutOfRange:
-                offset = self._where_it_goes_on(range_, offset)
+                earliest = self._earliest(range_)
+                if earliest <= offset and idle_rounds < _SHORTER_LOG_ROUNDS:
+                    # The planned offsets exist: a leader that was just elected may not know its log's end yet.
+                    idle_rounds += 1
+                    self._connection.run(asyncio.sleep(_WAIT_MS / 1000))
+                else:
+                    offset = self._where_it_goes_on(range_, offset, earliest)
                 coming = self._begin(range_, offset)
                 continue
             batches = memoryview(part.batches)
@@ -79,10 +87,12 @@ class RangeFetch:
         )
         return self._connection.start(_fetch(self._connection.cluster, request))
 
-    def _where_it_goes_on(self, range_: OffsetRange, offset: int) -> int:
-        """Handle an offset that was deleted after planning: continue with the earliest one, or fail."""
+    def _earliest(self, range_: OffsetRange) -> int:
         found = self._connection.run(list_offsets(self._connection.cluster, {range_.name: AT_EARLIEST}))
-        earliest = found[range_.name].offset
+        return found[range_.name].offset
+
+    def _where_it_goes_on(self, range_: OffsetRange, offset: int, earliest: int) -> int:
+        """Handle an offset that was deleted after planning: continue with the earliest one, or fail."""
         if self._fail_on_data_loss:
             raise lost(f"{range_.name} starts at {earliest} and no longer has the offsets {offset} to {range_.end - 1}")
         return min(earliest, range_.end) if earliest > offset else range_.end

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from flymq.client.aio.coordinators import GROUP
 from flymq.model.errors import FlyMQError
 from flymq.spark.broker_connection import BrokerConnection
 from flymq.spark.options import ReadOptions
@@ -33,11 +34,6 @@ def publish(connection: BrokerConnection, group: str, offsets: Offsets) -> None:
         offsets=[OffsetToCommit(name.topic, name.partition, offset) for name, offset in offsets.items()],
     )
     try:
-        answer = connection.run(connection.cluster.ask(request, CommitAnswer))
+        connection.run(connection.cluster.coordinators.ask(GROUP, group, request, CommitAnswer))
     except FlyMQError as error:
         logger.warning("cannot commit offsets for the group %s: %s", group, error)
-        return
-    for part in answer.partitions:
-        if part.error is not None:
-            logger.warning("cannot commit offsets for the group %s in %s: %s", group, part.topic, part.error.message)
-            return

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from flymq.client.aio.cluster import Cluster
+from flymq.client.aio.failover import PATIENCE_S
 from flymq.client.aio.offsets import list_offsets
 from flymq.model.delivery import Isolation
 from flymq.model.errors import InvalidOption, OffsetOutOfRange, PartitionNotFound, TopicNotFound
@@ -135,7 +136,10 @@ async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolati
     if not answers:
         await asyncio.sleep(wait_ms / 1000)
         return
-    _, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+    timeout_s = (
+        wait_ms / 1000 + PATIENCE_S
+    )  # a silent leader may have been replaced: the next request finds out
+    _, waiting = await asyncio.wait(answers, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for answer in waiting:
         answer.cancel()
     # Errors are ignored here: the next request reports them, and is retried.
