@@ -20,14 +20,20 @@ from flymq.wire.native.messages.groups import (
     Commit,
     CommitAnswer,
     DeleteGroup,
+    DescribeGroupAnswer,
     FindCoordinator,
+    GroupPosition,
     GroupSummary,
     Heartbeat,
     ListGroupsAnswer,
     OffsetCommitted,
     OffsetToCommit,
+    ResetOffsets,
+    ResetOffsetsAnswer,
 )
+from flymq.wire.native.messages.records import AT_EARLIEST, ListOffsets, ListOffsetsAnswer, OffsetFound
 from flymq.wire.native.messages.session import Done
+from flymq.wire.native.messages.topics import DescribeTopicAnswer, PartitionDescription
 from flymq.wire.native.messages.transactions import BeginTxn, CommitAttempts
 from flymq.wire.native.opcodes import Opcode
 
@@ -162,3 +168,54 @@ async def test_groups_of_all_brokers_are_listed():
     async with brokers.cluster() as cluster:
         listed = await AsyncAdmin(cluster).list_groups()
     assert [group.name for group in listed] == ["group-0", "group-1", "group-2"]
+
+
+async def test_a_reset_finds_the_offsets_at_the_leaders_and_commits_them_at_the_coordinator():
+    def answer(broker: int, request: Message) -> Message:
+        match request:
+            case ListOffsets():
+                return ListOffsetsAnswer(partitions=[OffsetFound("orders", 0, 7, leader_epoch=3)])
+            case ResetOffsets():
+                assert request.validate_only and not request.partitions
+                return ResetOffsetsAnswer(partitions=[])
+        assert isinstance(request, Commit)
+        assert request.offsets == [OffsetToCommit("orders", 0, 7, 3)]
+        return CommitAnswer(partitions=[OffsetCommitted("orders", 0)])
+
+    brokers = _coordinated_by(3, 2, answer)
+    brokers.leaders = [(1, 3)]
+    async with brokers.cluster() as cluster:
+        assert await AsyncAdmin(cluster).reset_offsets("g", "orders", "latest") == {("orders", 0): 7}
+    assert brokers.asked_of(ListOffsets) == [1]
+    assert brokers.asked_of(ResetOffsets) == [2]
+    assert brokers.asked_of(Commit) == [2]
+
+
+async def test_lag_in_partitions_that_the_coordinator_does_not_have_is_found_at_their_leaders():
+    def answer(broker: int, request: Message) -> Message:
+        if isinstance(request, ListOffsets):
+            return ListOffsetsAnswer(partitions=[OffsetFound("orders", 0, 10)])
+        positions = [GroupPosition("orders", 0, offset=7)]
+        return DescribeGroupAnswer(group="g", state="empty", positions=positions)
+
+    brokers = _coordinated_by(3, 2, answer)
+    brokers.leaders = [(1, 0)]
+    async with brokers.cluster() as cluster:
+        [position] = (await AsyncAdmin(cluster).describe_group("g")).positions
+    assert (position.end_offset, position.lag) == (10, 3)
+
+
+async def test_offsets_of_partitions_that_the_broker_does_not_have_are_found_at_their_leaders():
+    def answer(broker: int, request: Message) -> Message:
+        if isinstance(request, ListOffsets):
+            offset = 2 if request.partitions[0].at == AT_EARLIEST else 10
+            return ListOffsetsAnswer(partitions=[OffsetFound("orders", 0, offset)])
+        elsewhere = PartitionDescription(0, leader=1, start_offset=-1, end_offset=-1)
+        return DescribeTopicAnswer(topic="orders", partitions=[elsewhere])
+
+    brokers = FakeBrokers(2, answer)
+    brokers.leaders = [(1, 0)]
+    async with brokers.cluster() as cluster:
+        [partition] = (await AsyncAdmin(cluster).describe_topic("orders")).partitions
+    assert (partition.start_offset, partition.end_offset) == (2, 10)
+    assert brokers.asked_of(ListOffsets) == [1, 1]

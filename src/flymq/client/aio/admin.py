@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.coordinators import GROUP
+from flymq.client.aio.failover import PATIENCE_S
 from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.descriptions import (
@@ -19,7 +21,8 @@ from flymq.client.descriptions import (
     TopicDescription,
     TopicInfo,
 )
-from flymq.model.errors import TopicExists
+from flymq.model.delivery import Isolation
+from flymq.model.errors import FlyMQError, OffsetOutOfRange, TopicExists
 from flymq.model.names import TopicPartition
 from flymq.wire.native.messages import groups, topics
 from flymq.wire.native.messages.records import (
@@ -28,7 +31,6 @@ from flymq.wire.native.messages.records import (
     DeleteRecords,
     DeleteRecordsAnswer,
     DeleteRecordsPartition,
-    OffsetQuery,
 )
 from flymq.wire.native.messages.session import Done, Ping
 
@@ -86,6 +88,7 @@ class AsyncAdmin:
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return the partitions, offsets, sizes and settings of a topic."""
         answer = await self._cluster.ask(topics.DescribeTopic(topic=name), topics.DescribeTopicAnswer)
+        await self._find_offsets(name, answer.partitions)
         return TopicDescription(
             name=answer.topic,
             topic_id=bytes(answer.topic_id),
@@ -107,6 +110,30 @@ class AsyncAdmin:
             settings=answer.settings,
             overrides=answer.overrides,
         )
+
+    async def _find_offsets(self, topic: str, partitions: Sequence[topics.PartitionDescription]) -> None:
+        """Add the offsets of partitions that the broker does not have."""
+        unknown = {
+            TopicPartition(topic, part.partition): part
+            for part in partitions
+            if part.end_offset < 0 and not part.problem
+        }
+        for name, start in (await self._known_offsets(list(unknown), AT_EARLIEST)).items():
+            unknown[name].start_offset = start
+        for name, end in (await self._known_offsets(list(unknown), AT_LATEST)).items():
+            unknown[name].end_offset = end
+
+    async def _known_offsets(self, names: Sequence[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        """Return the offsets of the partitions that have a leader; nothing if the leaders do not answer soon."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                for topic in {name.topic for name in names}:
+                    await self._cluster.topic(topic)
+                led = [name for name in names if self._cluster.leader(*name) != topics.NO_BROKER]
+                found = await list_offsets(self._cluster, dict.fromkeys(led, at), Isolation.READ_UNCOMMITTED)
+        except (FlyMQError, TimeoutError):
+            return {}
+        return {name: part.offset for name, part in found.items()}
 
     async def alter_topic(self, name: str, settings: Settings) -> None:
         """Change settings of a topic; None resets a setting to its default."""
@@ -164,6 +191,7 @@ class AsyncAdmin:
         """Return the members, assignments and lag of a group."""
         request = groups.DescribeGroup(group=name)
         answer = await self._cluster.coordinators.ask(GROUP, name, request, groups.DescribeGroupAnswer)
+        await self._find_lag(answer.positions)
         return GroupDescription(
             name=answer.group,
             state=answer.state,
@@ -183,6 +211,15 @@ class AsyncAdmin:
             ],
         )
 
+    async def _find_lag(self, positions: Sequence[groups.GroupPosition]) -> None:
+        """Add the lag in partitions that the coordinator does not have."""
+        unknown = {TopicPartition(part.topic, part.partition): part for part in positions if part.end_offset < 0}
+        for name, end in (await self._known_offsets(list(unknown), AT_LATEST)).items():
+            part = unknown[name]
+            part.end_offset = end
+            if part.offset >= 0:
+                part.lag = max(end - part.offset, 0)
+
     async def delete_group(self, name: str) -> None:
         """Delete a group without members, and its committed offsets."""
         await self._cluster.coordinators.tell(GROUP, name, groups.DeleteGroup(group=name), Done)
@@ -192,14 +229,37 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, int]:
         """Reset the committed offsets of a group without members in a topic: all partitions to "earliest", "latest" or
         a timestamp in ms, or the partitions in `to` to the offsets given there."""
-        request = groups.ResetOffsets(group=group, validate_only=dry_run)
+        await self._cluster.coordinators.ask(
+            GROUP, group, groups.ResetOffsets(group=group, validate_only=True), groups.ResetOffsetsAnswer
+        )  # raises if it has members
         if isinstance(to, Mapping):
-            request.offsets = [groups.OffsetToCommit(topic, number, offset) for number, offset in to.items()]
+            targets = await self._checked({TopicPartition(topic, number): int(at) for number, at in to.items()})
         else:
-            at = _POSITIONS[to] if isinstance(to, str) else to
-            request.partitions = [OffsetQuery(topic, n, at) for n in range(await self._partition_count(topic))]
-        answer = await self._cluster.coordinators.tell(GROUP, group, request, groups.ResetOffsetsAnswer)
-        return {TopicPartition(part.topic, part.partition): part.offset for part in answer.partitions}
+            names = [TopicPartition(topic, number) for number in range(await self._partition_count(topic))]
+            targets = await self._found(dict.fromkeys(names, _POSITIONS[to] if isinstance(to, str) else int(to)))
+        if targets and not dry_run:
+            await self._cluster.coordinators.ask(
+                GROUP, group, groups.Commit(group=group, offsets=list(targets.values())), groups.CommitAnswer
+            )
+        return {name: target.offset for name, target in targets.items()}
+
+    async def _found(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, groups.OffsetToCommit]:
+        """Return the offsets at these positions or timestamps; the end where there is no later record."""
+        found = await list_offsets(self._cluster, wanted)
+        missing = {name: AT_LATEST for name, part in found.items() if part.offset < 0}
+        if missing:
+            found |= await list_offsets(self._cluster, missing)
+        return {name: groups.OffsetToCommit(*name, found[name].offset, found[name].leader_epoch) for name in wanted}
+
+    async def _checked(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, groups.OffsetToCommit]:
+        """Return these offsets if they are in their logs."""
+        starts = await list_offsets(self._cluster, dict.fromkeys(wanted, AT_EARLIEST))
+        ends = await list_offsets(self._cluster, dict.fromkeys(wanted, AT_LATEST), Isolation.READ_UNCOMMITTED)
+        for name, offset in wanted.items():
+            start, end = starts[name].offset, ends[name].offset
+            if not start <= offset <= end:
+                raise OffsetOutOfRange(f"{name} has the offsets {start} to {end}")
+        return {name: groups.OffsetToCommit(*name, offset) for name, offset in wanted.items()}
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
