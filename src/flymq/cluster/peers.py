@@ -1,8 +1,7 @@
 """The other brokers: connections of the native protocol to each of them, and whether they are there.
 
 A broker proves to another that it belongs to the cluster by the secret of its registration, which only brokers can
-read. A link is kept to every registered broker. When it breaks and the broker refuses a new connection, its process is
-gone: the controller need not wait for its lease to end (controller.py).
+read. A link is kept to every registered broker. When it breaks, the broker is suspected to be dead (controller.py).
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ class Peers:
         self._connecting: dict[int, asyncio.Task[Connection]] = {}
         self._changed = asyncio.Event()
         self.counters = Counters()
-        self.is_gone: Callable[[int, int], None] = lambda broker_id, epoch: None
-        """Called with a broker and its epoch when its process is gone."""
+        self.on_lost: Callable[[int, int], None] = lambda broker_id, epoch: None
+        """Called with a broker and its epoch when the link to it is lost, or cannot be opened."""
 
     # --- requests
 
@@ -130,7 +129,7 @@ class Peers:
     # --- watch
 
     async def run(self) -> None:
-        """Keep a link to every registered broker, and tell when one is gone."""
+        """Keep a link to every registered broker, and tell when one is lost."""
         self._image.member_watchers.append(self._changed.set)
         watching: dict[int, tuple[int, asyncio.Task[None]]] = {}
         try:
@@ -167,26 +166,24 @@ class Peers:
                         await link.request(Ping(), Done, _REQUEST_TIMEOUT_S)
             except FlyMQError as error:
                 logger.debug("no link to broker %d: %s", broker.broker_id, error.message)
-            if await self.is_dead(broker):
-                self.is_gone(broker.broker_id, broker.epoch)
+            self.on_lost(broker.broker_id, broker.epoch)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_S_MAX)
 
-    async def is_dead(self, broker: ClusterBroker) -> bool:
-        """Whether the process of this registration is gone: nothing listens at its address.
+    async def listens(self, broker: ClusterBroker) -> bool:
+        """Return False if the address of a broker refuses connections, and only then.
 
-        A machine that is off or cut off does not refuse, it is silent. Then only the lease tells.
+        A machine that is off or cut off does not refuse, it is silent.
         """
         address = broker.registration.listeners[0]
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_MS / 1000):
-                probe = await self._host.network.connect(_Probe, address.host, address.port, None)
+            probe = await self._host.network.connect(_Probe, address.host, address.port, None)
         except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError):
             return False
+        except OSError:
+            return True
         probe.close()
-        return False
+        return True
 
     def close(self) -> None:
         for attempt in list(self._connecting.values()):

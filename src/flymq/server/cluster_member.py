@@ -12,9 +12,9 @@ from flymq.broker.replicas.in_sync import InSync
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.replicas.replicator import FetchSettings, Replicator
 from flymq.cluster.brokers import Listener, Registration
-from flymq.cluster.catalog import Catalog, PartitionState
+from flymq.cluster.catalog import Catalog
 from flymq.cluster.controller import Controller
-from flymq.cluster.image import Image, TopicChange
+from flymq.cluster.image import Image
 from flymq.cluster.membership import Membership
 from flymq.cluster.peers import Credentials, Peers
 from flymq.host.entropy import new_id
@@ -69,7 +69,8 @@ class ClusterMember:
         lag_max_s = config.replication.lag_max_ms / 1000
         self._in_sync = InSync(broker_id, image, catalog, replicas.led, host.clock, lag_max_s=lag_max_s)
         replicas.on_caught_up = self._in_sync.caught_up
-        self.controller = Controller(store, image, broker_id)
+        self.controller = Controller(store, image, broker_id, probe=self.peers.listens)
+        self.peers.on_lost = self.controller.suspect
 
     @property
     def epoch(self) -> int:
@@ -92,9 +93,11 @@ class ClusterMember:
             was_clean=self.directory.was_clean,
         )
         ttl_s = self._config.cluster.session_timeout_ms // 1000
-        self._membership = Membership(self._store, self._image, self._broker_id, registration, ttl_s=ttl_s)
-        await self._membership.register()
-        self._tasks.spawn("registration", self._membership.run())
+        membership = Membership(self._store, self._image, self._broker_id, registration, ttl_s=ttl_s)
+        self._membership = membership
+        await membership.register()
+        self._replicas.is_in_touch = lambda: membership.is_valid
+        self._tasks.spawn("registration", membership.run())
         self._tasks.spawn("controller", self.controller.run())
         self._tasks.spawn("peers", self.peers.run())
         self._tasks.spawn("in-sync replicas", self._in_sync.run())
@@ -117,35 +120,8 @@ class ClusterMember:
 
     async def hand_over(self, within_s: float) -> None:
         """Let others lead, as far as there are others that can."""
-        if self._membership is None:
-            return
-        changed = asyncio.Event()
-
-        def topic_changed(_: TopicChange) -> None:
-            changed.set()
-
-        self._image.watchers.append(topic_changed)
-        self._image.member_watchers.append(changed.set)
-        try:
-            async with asyncio.timeout(within_s):
-                await self._membership.drain()
-                while self._leads_what_others_can():
-                    changed.clear()
-                    await changed.wait()
-        except TimeoutError:
+        if self._membership is not None and not await self._membership.drain(within_s):
             logger.warning("not all partitions that this broker leads were handed over in %.0f s", within_s)
-        except FlyMQError as error:
-            logger.warning("what this broker leads was not handed over: %s", error.message)
-        finally:
-            self._image.watchers.remove(topic_changed)
-            self._image.member_watchers.remove(changed.set)
-
-    def _leads_what_others_can(self) -> bool:
-        others = {each.broker_id for each in self._image.members if each.is_live and not each.registration.is_draining}
-        return any(self._can_move(state, others) for topic in self._image for state in topic.partitions)
-
-    def _can_move(self, state: PartitionState, others: set[int]) -> bool:
-        return state.leader == self._broker_id and not others.isdisjoint(state.isr)
 
     async def leave(self) -> None:
         """End the registration."""

@@ -136,9 +136,7 @@ async def _wait_beyond(cluster: Cluster, offsets: Offsets, wait_ms: int, isolati
     if not answers:
         await asyncio.sleep(wait_ms / 1000)
         return
-    timeout_s = (
-        wait_ms / 1000 + PATIENCE_S
-    )  # a silent leader may have been replaced: the next request finds out
+    timeout_s = wait_ms / 1000 + PATIENCE_S  # a silent leader may have been replaced: the next request finds out
     _, waiting = await asyncio.wait(answers, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for answer in waiting:
         answer.cancel()
