@@ -1,0 +1,79 @@
+"""Three brokers through kills, power failures, pauses and cuts: what all have acknowledged is there, once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.world import patiently
+
+from flymq.client.aio.client import AsyncFlyMQClient
+from flymq.host.virtual_time import run
+from flymq.model.errors import FlyMQError, TopicExists
+from flymq.model.names import TopicPartition
+
+SEEDS = max(4, int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20")) // 4)
+PARTITIONS = 3
+RECORDS = 60
+
+
+async def produce(world: ClusterWorld, client: AsyncFlyMQClient, name: str) -> dict[bytes, TopicPartition]:
+    """Send records, many at once; return those that were acknowledged and where."""
+    chance = world.chance
+    producer = client.producer(acks="all", linger_ms=chance.choice([0, 5]))
+    deliveries = []
+    for number in range(RECORDS):
+        value, partition = f"{name}/{number}".encode(), chance.randrange(PARTITIONS)
+        deliveries.append((value, await patiently(producer.send, "t", value, partition=partition)))
+        if chance.random() < 0.3:
+            await asyncio.sleep(chance.expovariate(1 / 0.5))
+    acknowledged = {}
+    for value, delivery in deliveries:
+        with suppress(FlyMQError):
+            at = await delivery
+            acknowledged[value] = TopicPartition(at.topic, at.partition)
+    return acknowledged
+
+
+async def acknowledged_records_survive(seed: int, *, persistence: str, loses_power: str) -> str:
+    world = ClusterWorld(seed, loses_power=loses_power)
+    await world.start()
+    admin = world.client("admin")
+    settings = {"min.insync.replicas": 2, "persistence": persistence}
+    with suppress(TopicExists):
+        await patiently(admin.create_topic, "t", PARTITIONS, replication_factor=3, settings=settings)
+    names = ["a", "b"]
+    clients = [world.client(name) for name in names]
+    for client in clients:
+        await patiently(client.connect)
+    everybody = asyncio.gather(*(produce(world, client, name) for client, name in zip(clients, names, strict=True)))
+    await world.disturb(everybody)
+    acknowledged = cast("list[dict[Any, Any]]", everybody.result())
+    await world.check_replicas("t")
+    seen = await world.read(world.client("auditor"), "t")
+    for partition, values in seen.items():
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        assert not twice, f"{twice} came twice to {partition}"
+        for name in names:
+            numbers = [int(value.split(b"/")[1]) for value in values if value.startswith(name.encode())]
+            assert numbers == sorted(numbers), f"records of {name} are out of order in {partition}"
+    for mine in acknowledged:
+        for value, partition in mine.items():
+            assert value in seen[partition], f"{value!r} was acknowledged and is gone from {partition}"
+    await world.close()
+    return world.history
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_two_replicas_have_survives_the_power_failure_of_one(seed: int) -> None:
+    run(acknowledged_records_survive(seed, persistence="disk", loses_power="one"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_synced_on_two_replicas_survives_any_power_failure(seed: int) -> None:
+    run(acknowledged_records_survive(10_000 + seed, persistence="fsync", loses_power="any"))
