@@ -13,7 +13,7 @@ import random
 import pytest
 from tests.unit.cluster.test_controller import TOPIC, World
 
-from flymq.cluster.brokers import registration_key
+from flymq.cluster.brokers import Kept, registration_key
 from flymq.cluster.catalog import NO_LEADER, PartitionState
 from flymq.cluster.elections import change_isr
 from flymq.cluster.image import Image
@@ -53,7 +53,7 @@ class Witness:
             self.admitted += 1
             for state in topic.partitions:
                 assert state.leader != broker_id, "it leads with the epoch of its last life"
-                if not member.registration.was_clean:
+                if member.registration.kept < Kept.WRITTEN:
                     assert broker_id not in state.isr or state.isr == [broker_id], "it may have lost records"
         for number, state in enumerate(topic.partitions):
             leads = state.leader, state.leader_epoch

@@ -100,6 +100,7 @@ class Admin:
         check_topic_name(name)
         if is_internal(name):
             raise InvalidTopicName(f"{name!r}: names that start with '__' are reserved for internal topics")
+        await self._know_brokers(replication_factor)
         spec = self._new_spec(partitions, replication_factor, settings or {})
         if name in self._image or name in self._creating:
             raise TopicExists(f"the topic {name!r} exists already")
@@ -206,6 +207,11 @@ class Admin:
         start = spec.topic_id.int % _STARTS
         placed = place(self._racks(), spec.partitions - first, spec.replication_factor, first=first, start=start)
         return [PartitionState(replicas[0], 0, replicas, replicas) for replicas in placed]
+
+    async def _know_brokers(self, replication_factor: int) -> None:
+        """Before so many replicas are refused, know what the metadata store knows: a broker may just have joined."""
+        if self._replicas.replicator is not None and replication_factor > len(self._racks()):
+            await self._image.until(await self._catalog.revision())
 
     def _racks(self) -> dict[int, str]:
         """Return the brokers that new partitions can be placed on, with their racks."""

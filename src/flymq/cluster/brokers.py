@@ -16,6 +16,7 @@ lives all the same registers again. Nothing depends on being right here: changes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from uuid import UUID
 
 import msgspec
@@ -34,6 +35,19 @@ class Listener(msgspec.Struct, frozen=True, omit_defaults=True):
     """Empty for the one that brokers use among each other."""
 
 
+class Kept(IntEnum):
+    """What a broker still has, after a restart, of what it had when it was last registered."""
+
+    NOTHING = 0
+    """Its data directory is new, or older than its last registration."""
+    SYNCED = 1
+    """What was on its disk: it was not stopped cleanly, and may have lost power."""
+    WRITTEN = 2
+    """What was written: its logs were closed cleanly."""
+    EVERYTHING = 3
+    """Also what was in memory only: it is the same process."""
+
+
 class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a broker tells about itself."""
 
@@ -43,8 +57,8 @@ class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     rack: str = ""
     secret: str = ""
     """By which other brokers know that it is this one that connects to them. Chosen anew at each start."""
-    was_clean: bool = False
-    """Whether its logs were closed cleanly, in this directory. If not, it may have lost records."""
+    kept: Kept = Kept.NOTHING
+    """What of its records has certainly survived since it was last registered."""
     is_draining: bool = False
     """It is about to stop: others should lead."""
     failed: dict[str, list[int]] = {}

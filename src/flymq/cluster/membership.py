@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from flymq.cluster.brokers import Registration, encode, parse_registration, registration_key
+from flymq.cluster.brokers import Kept, Registration, encode, parse_registration, registration_key
 from flymq.cluster.image import Image
 from flymq.cluster.plan import Roster, plan_partition
 from flymq.host.time_slices import TimeSlice
@@ -41,6 +41,8 @@ class Membership:
         self._was_live = False
         self.epoch: int | None = None
         """Of the current registration."""
+        self.on_registered: Callable[[], None] = lambda: None
+        """Called when the broker has a new epoch."""
         image.member_watchers.append(self._members_changed)
 
     @property
@@ -76,6 +78,7 @@ class Membership:
             await session.close()
             raise
         self._session, self.epoch = session, revision
+        self.on_registered()
         await self._image.until(revision)
         self._members_changed()
 
@@ -135,7 +138,7 @@ class Membership:
             await session.close()
         if self._was_live:
             # The process was there all the time, so nothing that it wrote since it was admitted is lost.
-            self._registration = replace(self._registration, was_clean=True)
+            self._registration = replace(self._registration, kept=Kept.EVERYTHING)
         await self.register()
 
     async def _update(self, epoch: int) -> None:

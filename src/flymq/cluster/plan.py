@@ -16,14 +16,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from flymq.cluster.brokers import ClusterBroker, registration_key
+from flymq.cluster.brokers import ClusterBroker, Kept, registration_key
 from flymq.cluster.catalog import NO_LEADER, PartitionState
 from flymq.cluster.elections import adapt, lose, move_away, prefer
 from flymq.cluster.image import Topic
 from flymq.cluster.members import Members
 from flymq.metadata.store import Compare, created_at
+from flymq.model.delivery import Persistence
 
 _NOBODY: frozenset[int] = frozenset()
+
+_NEEDED = {
+    Persistence.MEMORY: Kept.EVERYTHING,
+    Persistence.DISK: Kept.WRITTEN,
+    Persistence.FSYNC: Kept.SYNCED,  # nothing is committed before it is on the disks of the in-sync replicas
+}
+"""What a broker must have kept, so that no committed record of a topic is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +42,8 @@ class Roster:
     """Those that may lead and be in sync."""
     draining: frozenset[int]
     """Live ones that are about to stop."""
-    lossy: frozenset[int]
-    """Not admitted yet, and they may have lost records."""
+    lossy: Mapping[Persistence, frozenset[int]]
+    """Not admitted yet, and they may have lost records of topics with this persistence."""
     joining: Mapping[int, int]
     """Broker → epoch of its registration: to be admitted when all partitions are adapted."""
     epochs: Mapping[int, int]
@@ -50,7 +58,7 @@ class Roster:
         return cls(
             live=frozenset(broker.broker_id for broker in live),
             draining=frozenset(broker.broker_id for broker in live if broker.registration.is_draining),
-            lossy=frozenset(broker.broker_id for broker in new if not broker.registration.was_clean),
+            lossy={persistence: _lossy(new, needed) for persistence, needed in _NEEDED.items()} if new else {},
             joining={broker.broker_id: broker.epoch for broker in new},
             epochs={broker.broker_id: broker.epoch for broker in live},
             failed=_failed(live),
@@ -87,8 +95,8 @@ def plan_partition(topic: Topic, number: int, roster: Roster) -> PartitionState:
     if _is_settled(state, live, roster.draining):
         return state
     min_isr = topic.config.min_insync_replicas
-    if roster.lossy:
-        state = lose(state, roster.lossy)
+    if lossy := roster.lossy.get(topic.config.persistence):
+        state = lose(state, lossy)
     state = adapt(state, live, min_isr=min_isr)
     for broker_id in sorted(roster.draining):
         state = move_away(state, broker_id, live - roster.draining, min_isr=min_isr)
@@ -105,6 +113,10 @@ def _is_settled(state: PartitionState, live: frozenset[int], draining: frozenset
     """Whether there is certainly nothing to do: nearly always, so this has to be quick."""
     isr = state.isr
     return state.leader in isr and live.issuperset(isr) and draining.isdisjoint(isr) and not state.elr
+
+
+def _lossy(new: Iterable[ClusterBroker], needed: Kept) -> frozenset[int]:
+    return frozenset(broker.broker_id for broker in new if broker.registration.kept < needed)
 
 
 def _failed(live: Iterable[ClusterBroker]) -> dict[tuple[UUID, int], frozenset[int]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from flymq.broker.replicas.in_sync import InSync
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.replicas.replicator import FetchSettings, Replicator
-from flymq.cluster.brokers import Listener, Registration
+from flymq.cluster.brokers import Kept, Listener, Registration
 from flymq.cluster.catalog import Catalog
 from flymq.cluster.controller import Controller
 from flymq.cluster.image import Image
@@ -24,6 +24,7 @@ from flymq.metadata.store import MetadataStore
 from flymq.model.errors import FlyMQError
 from flymq.server.config import Config, TlsSettings
 from flymq.storage.flusher import Flusher
+from flymq.storage.identity import note_epoch
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,7 @@ class Directory:
     """What the cluster has to know of the data directory."""
 
     directory_id: str
-    was_clean: bool
-    """Whether all logs were closed cleanly before this start, and are open now."""
+    kept: Kept
 
 
 class ClusterMember:
@@ -52,7 +52,9 @@ class ClusterMember:
         threads: Threads,
         tasks: Tasks,
     ) -> None:
+        self._host = host
         self._config = config
+        self._threads = threads
         self._store = store
         self._image = image
         self._replicas = replicas
@@ -60,12 +62,13 @@ class ClusterMember:
         self._broker_id = broker_id = config.broker.id
         self._secret = new_id(host.entropy).hex
         self._membership: Membership | None = None
-        self.directory = Directory("", was_clean=False)
+        self.directory = Directory("", Kept.NOTHING)
         self.was_admitted = False
         """Whether the cluster knows of this start: also that it came after a crash."""
         self.peers = Peers(broker_id, image, host, self._credentials, _peer_tls(config.tls))
         fetching = FetchSettings(config.replication.fetch_wait_ms, config.replication.fetch_bytes_max)
-        replicas.join_cluster(Replicator(self.peers.connect, flusher, threads, tasks, fetching))
+        self._replicator = Replicator(self.peers.connect, flusher, threads, tasks, fetching)
+        replicas.join_cluster(self._replicator)
         lag_max_s = config.replication.lag_max_ms / 1000
         self._in_sync = InSync(broker_id, image, catalog, replicas.led, host.clock, lag_max_s=lag_max_s)
         replicas.on_caught_up = self._in_sync.caught_up
@@ -90,11 +93,12 @@ class ClusterMember:
             self.directory.directory_id,
             rack=self._config.broker.rack or "",
             secret=self._secret,
-            was_clean=self.directory.was_clean,
+            kept=self.directory.kept,
         )
         ttl_s = self._config.cluster.session_timeout_ms // 1000
         membership = Membership(self._store, self._image, self._broker_id, registration, ttl_s=ttl_s)
         self._membership = membership
+        membership.on_registered = self._registered
         await membership.register()
         self._replicas.is_in_touch = lambda: membership.is_valid
         self._tasks.spawn("registration", membership.run())
@@ -105,6 +109,15 @@ class ClusterMember:
         self.was_admitted = True
         await self._replicas.admitted()
         logger.info("this broker is %d of the cluster, at %s:%d", self._broker_id, host, port)
+
+    def _registered(self) -> None:
+        self._replicator.reconnect()
+        self._tasks.spawn("note of the registration", self._note_epoch(self.epoch))
+
+    async def _note_epoch(self, epoch: int) -> None:
+        """Note in the data directory that it was in use with this registration, so that an old copy of it is known."""
+        directory_id, disk, data_dir = self.directory.directory_id, self._host.disk, self._config.broker.data_dir
+        await self._threads.run(lambda: note_epoch(disk, data_dir, directory_id, epoch))
 
     async def _until_admitted(self) -> None:
         changed = asyncio.Event()

@@ -36,6 +36,7 @@ from flymq.broker.service.slow_appends import SlowAppends
 from flymq.broker.service.topics import Topics
 from flymq.broker.service.transactions import Transactions as TransactionService
 from flymq.broker.topic_notes import TopicNotes
+from flymq.cluster.brokers import Kept
 from flymq.cluster.catalog import Catalog
 from flymq.cluster.image import Image, TopicChange
 from flymq.coordination.group import GroupLimits
@@ -137,9 +138,15 @@ async def open_broker(at: Workplace) -> tuple[Broker, ClusterMember | None]:
     broker = await _coordinate(at, cluster_id, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
     if member is not None:
         last_epoch = image.members.last_epoch(at.config.broker.id)
-        was_closed = identity.is_complete(last_epoch) and all(log.recovery.clean for log in _logs(replicas))
-        member.directory = Directory(identity.directory_id, was_closed and was_clean)
+        member.directory = Directory(identity.directory_id, _kept(identity, last_epoch, _logs(replicas)))
     return broker, member
+
+
+def _kept(identity: Identity, last_epoch: int, logs: list[Log]) -> Kept:
+    """Return what has survived of what the broker had when it was last registered, with this epoch."""
+    if identity.is_complete(last_epoch) and all(log.recovery.clean for log in logs):
+        return Kept.WRITTEN
+    return Kept.SYNCED if identity.is_current(last_epoch) else Kept.NOTHING
 
 
 async def _close(at: Workplace, replicas: Replicas, identity: Identity, member: ClusterMember | None) -> None:

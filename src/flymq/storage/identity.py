@@ -1,6 +1,7 @@
-"""Whose data directory this is, and whether its broker was stopped cleanly. Two notes (recovery/checksummed_note.py):
+"""Whose data directory this is, and whether its broker was stopped cleanly. Three notes (recovery/checksummed_note.py):
 
     <data dir>/identity    the cluster, the broker, and an id of the directory, chosen when it was empty
+    <data dir>/epoch       the last registration of the broker in its cluster
     <data dir>/clean       every log was closed cleanly. Removed at each start, before a log is opened
 
 A broker with a new directory, or one that was emptied, has nothing: it must not count as in sync under its old broker
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 IDENTITY_NAME = "identity"
 CLEAN_NAME = "clean"
+EPOCH_NAME = "epoch"
 
 
 class DirectoryNote(msgspec.Struct, frozen=True):
@@ -33,7 +35,7 @@ class DirectoryNote(msgspec.Struct, frozen=True):
     directory_id: str
 
 
-class CleanNote(msgspec.Struct, frozen=True):
+class EpochNote(msgspec.Struct, frozen=True):
     directory_id: str
     broker_epoch: int = 0
     """Of the last registration of the broker; 0 if it had none."""
@@ -48,6 +50,8 @@ class Identity:
     """All logs were closed cleanly by the last process on this directory."""
     clean_epoch: int = 0
     """The epoch of the broker at that time."""
+    noted_epoch: int = 0
+    """The last epoch of the broker with this directory."""
 
     def is_complete(self, last_epoch: int) -> bool:
         """Whether every record is there that the broker had when the cluster last counted on it.
@@ -55,6 +59,10 @@ class Identity:
         `last_epoch` is that of its last registration. A directory from before it, such as a restored backup, is not.
         """
         return self.was_clean and self.clean_epoch >= last_epoch
+
+    def is_current(self, last_epoch: int) -> bool:
+        """Whether everything is there that was synced when the cluster last counted on the broker."""
+        return not self.is_new and max(self.noted_epoch, self.clean_epoch) >= last_epoch
 
 
 def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str, broker_id: int) -> Identity:
@@ -77,10 +85,12 @@ def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str,
         except ResourcesExhausted as error:  # the next start finds a directory without identity again, which is safe
             logger.warning("the identity of the data directory was not written: %s", error)
         return Identity(directory_id, is_new=True, was_clean=False)
-    clean = read_note(disk, data_dir / CLEAN_NAME, CleanNote)
+    noted = read_note(disk, data_dir / EPOCH_NAME, EpochNote)
+    noted_epoch = noted.broker_epoch if noted is not None and noted.directory_id == note.directory_id else 0
+    clean = read_note(disk, data_dir / CLEAN_NAME, EpochNote)
     if clean is None or clean.directory_id != note.directory_id:
-        return Identity(note.directory_id, is_new=False, was_clean=False)
-    return Identity(note.directory_id, is_new=False, was_clean=True, clean_epoch=clean.broker_epoch)
+        return Identity(note.directory_id, is_new=False, was_clean=False, noted_epoch=noted_epoch)
+    return Identity(note.directory_id, False, True, clean.broker_epoch, noted_epoch)
 
 
 def forget_clean(disk: Disk, data_dir: Path) -> None:
@@ -90,13 +100,21 @@ def forget_clean(disk: Disk, data_dir: Path) -> None:
         disk.sync_directory(data_dir)
 
 
+def note_epoch(disk: Disk, data_dir: Path, directory_id: str, broker_epoch: int) -> None:
+    """Note the registration of the broker that uses the directory."""
+    try:
+        replace_file(disk, data_dir / EPOCH_NAME, encode_note(EpochNote(directory_id, broker_epoch)))
+    except ResourcesExhausted as error:
+        logger.warning("after a crash the cluster will not count on this data directory: %s", error)
+
+
 def mark_clean(disk: Disk, data_dir: Path, identity: Identity, *, broker_epoch: int = 0) -> None:
     """Note that every log was closed cleanly, as the last thing that a broker does.
 
     Not if the last stop was not clean, and the cluster has not heard of it since: then nobody would learn of it.
     """
     try:
-        replace_file(disk, data_dir / CLEAN_NAME, encode_note(CleanNote(identity.directory_id, broker_epoch)))
+        replace_file(disk, data_dir / CLEAN_NAME, encode_note(EpochNote(identity.directory_id, broker_epoch)))
     except ResourcesExhausted as error:
         logger.warning("the next start takes this stop for a crash: %s", error)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from flymq.cluster.brokers import ClusterBroker, Listener, Registration
+from flymq.cluster.brokers import ClusterBroker, Kept, Listener, Registration
 from flymq.cluster.catalog import NO_LEADER, Catalog, PartitionState, TopicSpec
 from flymq.cluster.controller import Controller, Probe
 from flymq.cluster.image import Image
@@ -41,7 +41,9 @@ class Node:
     ) -> None:
         self.image = Image(store, TopicConfig())
         listener = Listener(f"host{broker_id}", 9092)
-        registration = Registration([listener], directory or f"disk-{broker_id}", was_clean=was_clean)
+        registration = Registration(
+            [listener], directory or f"disk-{broker_id}", kept=Kept.WRITTEN if was_clean else Kept.NOTHING
+        )
         self.membership = Membership(store, self.image, broker_id, registration)
         self.controller = Controller(store, self.image, broker_id, probe=probe, preferred_every_s=30)
         self.tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error!r}"))

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.unit.cluster.test_controller import World, all_in_sync, in_world
 
-from flymq.cluster.brokers import CONTROLLER_KEY
+from flymq.cluster.brokers import CONTROLLER_KEY, Kept
 from flymq.cluster.catalog import PartitionState
 
 
@@ -116,7 +116,7 @@ def test_a_broker_that_was_fenced_by_mistake_registers_again_and_has_lost_nothin
         await world.settle()
         assert node.membership.epoch is not None and node.membership.epoch > epoch and node.membership.is_valid
         member = node.image.members.find(3)
-        assert member is not None and member.is_live and member.registration.was_clean
+        assert member is not None and member.is_live and member.registration.kept is Kept.EVERYTHING
         assert world.states[0].leader == 3 and world.states[0].leader_epoch == 2
 
     in_world(scenario)
@@ -132,7 +132,7 @@ def test_a_broker_that_was_never_admitted_does_not_become_clean_by_registering_a
         await node.membership._session.close()
         await world.settle()
         member = node.image.members.find(1)
-        assert member is not None and not member.is_admitted and not member.registration.was_clean
+        assert member is not None and not member.is_admitted and member.registration.kept is Kept.NOTHING
         world.nodes[2].life.resume()
         await world.settle()
         assert node.image.members.live == {1, 2}

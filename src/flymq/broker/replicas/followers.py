@@ -2,6 +2,7 @@
 
 Pure: times and offsets are passed in. The rules:
 
+* The position of a replica is the end of its log; in an `fsync` topic, what is on its disk.
 * The high watermark is the smallest position of all in-sync replicas, the leader among them. It never moves back, and
   stays while fewer than `min.insync.replicas` are in sync.
 * The in-sync replicas are what the metadata store says. A change counts when it is there: until then the high watermark
@@ -25,23 +26,20 @@ class Follower:
 
     broker_epoch: int = UNKNOWN
     """The registration of the broker that fetches. One that was restarted has another."""
-    end_offset: int = UNKNOWN
+    position: int = UNKNOWN
     """It has everything before this offset."""
-    durable_offset: int = UNKNOWN
-    """It has everything before this offset on its disk."""
     caught_up_s: float = 0.0
     """When it last had everything that the leader had."""
     fetched_s: float = 0.0
     leader_end_offset: int = 0
     """What the leader had at the last fetch."""
 
-    def fetched(self, offset: int, durable_offset: int, leader_end_offset: int, now_s: float) -> None:
-        if offset >= leader_end_offset:
+    def fetched(self, position: int, leader_end_offset: int, now_s: float) -> None:
+        if position >= leader_end_offset:
             self.caught_up_s = now_s
-        elif offset >= self.leader_end_offset and self.end_offset != UNKNOWN:
+        elif position >= self.leader_end_offset and self.position != UNKNOWN:
             self.caught_up_s = max(self.caught_up_s, self.fetched_s)  # it has what there was at its last fetch
-        self.end_offset, self.durable_offset = offset, durable_offset
-        self.leader_end_offset, self.fetched_s = leader_end_offset, now_s
+        self.position, self.leader_end_offset, self.fetched_s = position, leader_end_offset, now_s
 
 
 class Followers:
@@ -87,27 +85,22 @@ class Followers:
 
     # --- what the followers say
 
-    def fetched(
-        self, broker: int, broker_epoch: int, offset: int, durable_offset: int, leader_end_offset: int, now_s: float
-    ) -> None:
-        """A follower has fetched from this offset on."""
+    def fetched(self, broker: int, broker_epoch: int, position: int, leader_end_offset: int, now_s: float) -> None:
+        """A follower has everything before this offset."""
         follower = self._by_broker.get(broker)
         if follower is None:
             return  # it is not a replica any more, or not yet in the metadata that is known here
         if follower.broker_epoch != broker_epoch:
             follower = self._by_broker[broker] = Follower(broker_epoch, caught_up_s=follower.caught_up_s)
-        follower.fetched(offset, durable_offset, leader_end_offset, now_s)
+        follower.fetched(position, leader_end_offset, now_s)
 
     def of(self, broker: int) -> Follower | None:
         return self._by_broker.get(broker)
 
     # --- what follows
 
-    def advance(self, own_position: int, *, min_isr: int, is_durable: bool) -> bool:
-        """Move the high watermark as far as it goes; return whether it has moved.
-
-        `own_position` is the leader's own: the end of its log, or, where `is_durable`, what is on its disk.
-        """
+    def advance(self, own_position: int, *, min_isr: int) -> bool:
+        """Move the high watermark as far as it goes; return whether it has moved. `own_position` is the leader's."""
         if len(self._isr) < min_isr:
             return False
         position = own_position
@@ -116,7 +109,7 @@ class Followers:
                 follower = self._by_broker.get(broker)
                 if follower is None:
                     return False  # a member that is unknown here: the metadata is ahead
-                position = min(position, follower.durable_offset if is_durable else follower.end_offset)
+                position = min(position, follower.position)
         if position <= self.high_watermark:
             return False
         self.high_watermark = position
@@ -129,7 +122,7 @@ class Followers:
         wanted = {self._leader}
         for broker, follower in self._by_broker.items():
             if broker in self._isr:
-                if follower.end_offset >= end_offset or now_s - follower.caught_up_s <= lag_max_s:
+                if follower.position >= end_offset or now_s - follower.caught_up_s <= lag_max_s:
                     wanted.add(broker)
             elif self.has_caught_up(broker):
                 wanted.add(broker)
@@ -138,4 +131,4 @@ class Followers:
     def has_caught_up(self, broker: int) -> bool:
         """Whether it has everything that is committed, and all that was there when the leader began."""
         follower = self._by_broker.get(broker)
-        return follower is not None and follower.end_offset >= max(self.high_watermark, self._epoch_start)
+        return follower is not None and follower.position >= max(self.high_watermark, self._epoch_start)

@@ -86,8 +86,9 @@ class Replication:
         return self.appended(end_offset, Acks.ALL)
 
     def fetched(self, broker: int, broker_epoch: int, offset: int, durable_offset: int, now_s: float) -> None:
-        """A follower has everything before `offset`."""
-        self.followers.fetched(broker, broker_epoch, offset, durable_offset, self._log.end_offset, now_s)
+        """A follower has everything before `offset`, and everything before `durable_offset` on its disk."""
+        position = durable_offset if self._is_fsync else offset
+        self.followers.fetched(broker, broker_epoch, position, self._log.end_offset, now_s)
         self.advance()
         if broker not in self.followers.isr and self.followers.has_caught_up(broker):
             self._on_caught_up()
@@ -106,7 +107,7 @@ class Replication:
         log = self._log
         own = log.durable_offset if self._needs_disk else log.end_offset
         # What was left out while too few were in sync may be used as a leader, until the store says otherwise.
-        if self.state.elr or not self.followers.advance(own, min_isr=self._min_isr, is_durable=self._is_fsync):
+        if self.state.elr or not self.followers.advance(own, min_isr=self._min_isr):
             return
         waiting = self._unacknowledged
         while waiting and waiting[0][0] <= self.high_watermark:

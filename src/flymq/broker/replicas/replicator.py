@@ -93,14 +93,19 @@ class Replicator:
             copying.following.remove(replica)
             copying.has_news.set()
 
+    def reconnect(self) -> None:
+        """This broker has registered anew: leaders have to know it by its new registration."""
+        for copying in self._leaders.values():
+            if copying.connection is not None:
+                copying.connection.close()
+
     async def _copy(self, copying: _Copying) -> None:
         """Copy from one leader until there is nothing more to copy from it."""
         pause_s = _RECONNECT_S
         name = str(copying.leader)
         while len(copying.following):
-            connection: Connection | None = None
             try:
-                connection = await self._connect(copying.leader)
+                copying.connection = connection = await self._connect(copying.leader)
                 copying.following.forget_session()
                 self._failures.succeeded(name)
                 pause_s = _RECONNECT_S
@@ -110,8 +115,9 @@ class Replicator:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _RECONNECT_S_MAX)
             finally:
-                if connection is not None:
-                    connection.close()
+                if copying.connection is not None:
+                    copying.connection.close()
+                    copying.connection = None
         del self._leaders[copying.leader]
 
     async def _exchange(self, copying: _Copying, connection: Connection) -> None:
@@ -218,6 +224,7 @@ class _Copying:
     """What is copied from one leader."""
 
     leader: int
+    connection: Connection | None = None
     following: Following = field(default_factory=Following)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
 

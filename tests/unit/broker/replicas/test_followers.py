@@ -18,13 +18,11 @@ class Leader:
         self.now_s = 0.0
         self.min_isr = min_isr
 
-    def fetch(self, broker: int, offset: int, *, durable: int | None = None, epoch: int = 100) -> None:
-        durable = offset if durable is None else durable
-        self.followers.fetched(broker, epoch, offset, durable, self.end, self.now_s)
+    def fetch(self, broker: int, position: int, *, epoch: int = 100) -> None:
+        self.followers.fetched(broker, epoch, position, self.end, self.now_s)
 
-    def high_watermark(self, *, durable: int | None = None) -> int:
-        is_durable = durable is not None
-        self.followers.advance(self.end if durable is None else durable, min_isr=self.min_isr, is_durable=is_durable)
+    def high_watermark(self) -> int:
+        self.followers.advance(self.end, min_isr=self.min_isr)
         return self.followers.high_watermark
 
     @property
@@ -50,16 +48,6 @@ def test_a_replica_out_of_sync_is_not_waited_for() -> None:
     leader.end = 10
     leader.fetch(2, 10)
     assert leader.high_watermark() == 10
-
-
-def test_an_fsync_topic_waits_for_the_disks() -> None:
-    leader = Leader()
-    leader.end = 10
-    leader.fetch(2, 10, durable=4)
-    leader.fetch(3, 10, durable=8)
-    assert leader.high_watermark(durable=9) == 4
-    leader.fetch(2, 10, durable=10)
-    assert leader.high_watermark(durable=9) == 8
 
 
 def test_the_high_watermark_never_moves_back() -> None:

@@ -151,3 +151,17 @@ async def test_a_new_leader_shows_no_less_than_it_did_as_a_follower() -> None:
     follower.partition.lead(5, PartitionState(2, 5, [1, 2, 3], [2, 3]))
     assert follower.partition.high_watermark == 2
     await follower.tasks.close()
+
+
+async def test_in_an_fsync_topic_a_follower_has_caught_up_when_its_disk_has() -> None:
+    leader = Leader("fsync", PartitionState(1, 4, [1, 2, 3], [1, 2]))
+    leader.disk.is_free.set()
+    safe = leader.append()
+    leader.fetched(2, 1, durable=1)
+    assert safe is not None
+    await safe
+    leader.fetched(3, 1, durable=0)
+    assert not leader.replication.followers.has_caught_up(3)
+    leader.fetched(3, 1, durable=1)
+    assert leader.replication.followers.has_caught_up(3)
+    await leader.tasks.close()
