@@ -59,6 +59,8 @@ def pid_of(data_dir: Path) -> int:
 
 def is_free(data_dir: Path) -> bool:
     """Whether no process uses the data directory."""
+    if not data_dir.exists():
+        return True
     try:
         SystemDisk().lock(data_dir / "lock").release()
     except DirectoryLocked:
