@@ -418,7 +418,18 @@ class Config:
         """Whether the broker shares its metadata with others."""
         return self.cluster.etcd is not None or self.cluster.store is not None
 
+    def check_advertised(self) -> None:
+        """Raise InvalidSetting if brokers and clients would be told an address that nobody can connect to."""
+        listener = self.listener
+        if listener.advertised_host is None and listener.host in ("", "0.0.0.0", "::"):
+            raise InvalidSetting(
+                f"listener.host is {listener.host!r}, which other brokers and clients cannot connect to",
+                hint="Set listener.advertised_host to the name or address of this machine.",
+            )
+
     def __post_init__(self) -> None:
+        if self.is_clustered:
+            self.check_advertised()
         topics, limits = self.topics, self.limits
         partitions_max, request_max = limits.topic_partitions_max, limits.request_bytes_max
         _check_order(

@@ -84,6 +84,7 @@ class Supervisor:
         on_ready: Callable[[SupervisedBroker], None] = lambda broker: None,
     ) -> None:
         """`command` starts a broker with all settings but those in which the brokers differ."""
+        config.check_advertised()
         self._host = host
         self._config = config
         self._command = command

@@ -269,6 +269,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:
         ),
         ({"cluster.etcd": "ftp://a", "broker.id": 1}, r"not the URL of an etcd member: 'ftp://a'"),
         ({"cluster.etcd": ",", "broker.id": 1}, r"cluster\.etcd has no URL"),
+        ({"cluster.store": "s", "listener.host": "0.0.0.0"}, r"listener\.host is '0\.0\.0\.0', which other brokers"),
         ({"cluster.name": "a/b"}, r"cluster\.name takes letters, digits"),
         ({"cluster.etcd_cert_file": __file__}, r"cluster\.etcd_cert_file and cluster\.etcd_key_file"),
         ({"cluster.etcd_username": "flymq"}, r"cluster\.etcd_username and cluster\.etcd_password"),
