@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from flymq.cluster.brokers import CONTROLLER_KEY, ClusterBroker
 from flymq.cluster.image import Image, TopicChange
 from flymq.cluster.members import ControllerSeat
+from flymq.cluster.plan import StateChange
 from flymq.cluster.term import Term
 from flymq.host.tasks import Tasks
 from flymq.metadata.store import Delete, MetadataStore, Put, Session, created_at, is_absent
@@ -62,6 +63,8 @@ class Controller:
         self._probing: set[tuple[int, int]] = set()
         self._probes = Tasks(self._probe_failed)
         self._term: Term | None = None
+        self.unclean_elections = 0
+        """Leaders elected here that may lack committed records."""
         image.member_watchers.append(self._members_changed)
         image.watchers.append(self._topic_changed)
 
@@ -122,12 +125,30 @@ class Controller:
         await self._image.until(elected.revision)
         if not elected.succeeded:
             return
-        self._term = Term(self._store, self._image, elected.revision, preferred_every_s=self._preferred_every_s)
+        self._term = Term(
+            self._store,
+            self._image,
+            elected.revision,
+            preferred_every_s=self._preferred_every_s,
+            on_unclean=self._count_unclean,
+        )
         logger.info("this broker is the controller, with epoch %d", elected.revision)
         for member in self._image.members:
             self.suspect(member.broker_id, member.epoch)  # whoever died with the last controller
         await self._term.run(session)
         logger.info("this broker is no longer the controller")
+
+    def _count_unclean(self, change: StateChange) -> None:
+        self.unclean_elections += 1
+        topic = self._image.find_by_id(change.topic_id.bytes)
+        logger.error(
+            "UNCLEAN ELECTION: broker %d leads partition %d of the topic %s and was not in sync; records that only the "
+            "brokers %s have are lost",
+            change.after.leader,
+            change.partition,
+            change.topic_id if topic is None else topic.name,
+            change.before.isr,
+        )
 
     # --- suspicion
 

@@ -22,7 +22,7 @@ from flymq.cluster.elections import adapt, lose, move_away, prefer
 from flymq.cluster.image import Topic
 from flymq.cluster.members import Members
 from flymq.metadata.store import Compare, created_at
-from flymq.model.delivery import Persistence
+from flymq.model.delivery import Persistence, UncleanElection
 
 _NOBODY: frozenset[int] = frozenset()
 
@@ -88,6 +88,11 @@ class StateChange:
         after = self.after
         return None if after.leader in (self.before.leader, NO_LEADER) else after.leader
 
+    @property
+    def is_unclean(self) -> bool:
+        """Whether a broker is made the leader that may lack committed records."""
+        return self.elected is not None and self.elected not in (*self.before.isr, *self.before.elr)
+
 
 def plan_partition(topic: Topic, number: int, roster: Roster) -> PartitionState:
     """Return the state that a partition should have; the same one if nothing is to be done."""
@@ -97,7 +102,7 @@ def plan_partition(topic: Topic, number: int, roster: Roster) -> PartitionState:
     min_isr = topic.config.min_insync_replicas
     if lossy := roster.lossy.get(topic.config.persistence):
         state = lose(state, lossy)
-    state = adapt(state, live, min_isr=min_isr)
+    state = adapt(state, live, min_isr=min_isr, unclean=_may_lose(topic, state, roster))
     for broker_id in sorted(roster.draining):
         state = move_away(state, broker_id, live - roster.draining, min_isr=min_isr)
     return state
@@ -107,6 +112,12 @@ def plan_preferred(topic: Topic, number: int, roster: Roster) -> PartitionState:
     """Return the same, with the preferred leader if nothing else is to be done."""
     before, after = topic.partitions[number], plan_partition(topic, number, roster)
     return prefer(after, roster.live_for(topic.topic_id, number) - roster.draining) if after is before else after
+
+
+def _may_lose(topic: Topic, state: PartitionState, roster: Roster) -> bool:
+    """Whether a leader may be elected that lacks records; not while a broker that has them is joining."""
+    allowed = topic.config.unclean_election is UncleanElection.IF_NEEDED
+    return allowed and roster.joining.keys().isdisjoint((*state.isr, *state.elr))
 
 
 def _is_settled(state: PartitionState, live: frozenset[int], draining: frozenset[int]) -> bool:

@@ -34,8 +34,18 @@ _LOOKS_PER_CHECK = 50
 class Term:
     """What the controller does while it is seated."""
 
-    def __init__(self, store: MetadataStore, image: Image, epoch: int, *, preferred_every_s: float) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        image: Image,
+        epoch: int,
+        *,
+        preferred_every_s: float,
+        on_unclean: Callable[[StateChange], None] = lambda _: None,
+    ) -> None:
+        """`on_unclean` is called with every election of a leader that may lack committed records."""
         self._store = store
+        self._on_unclean = on_unclean
         self._image = image
         self._preferred_every_s = preferred_every_s
         self._roster = Roster.of(image.members)
@@ -216,6 +226,9 @@ class Term:
         elected = sum(change.elected is not None for change in changes)
         if elected:
             logger.info("the leaders of %d partitions were elected", elected)
+        for change in changes:
+            if change.is_unclean:
+                self._on_unclean(change)
 
     @property
     def _seat(self) -> Compare:

@@ -1,4 +1,4 @@
-"""Acknowledgements, durability, isolation levels, timestamp types, cleanup policies and compression of topics."""
+"""Acknowledgements, durability, isolation, timestamp types, cleanup policies, compression and elections of topics."""
 
 from __future__ import annotations
 
@@ -74,3 +74,18 @@ class TopicCompression(Enum):
     SNAPPY = "snappy"
     LZ4 = "lz4"
     ZSTD = "zstd"
+
+
+class UncleanElection(Enum):
+    """Whether a replica that is not in sync may lead, which loses committed records. The values are Kafka's."""
+
+    NEVER = "false"
+    IF_NEEDED = "true"
+
+    @classmethod
+    def _missing_(cls, value: object) -> UncleanElection | None:
+        """Find a boolean, and a word with capital letters."""
+        if not isinstance(value, bool | str):
+            return None
+        normal = str(value).strip().lower()
+        return None if normal == value else cls(normal)

@@ -87,11 +87,5 @@ KEPT_BY_TOPICS = by_name(
             "0",
             "Kafka: random part of `segment.ms`, so that not all topics roll at once.",
         ),
-        TypedSetting(
-            "unclean.leader.election.enable",
-            SettingType.BOOLEAN,
-            "false",
-            "Kafka: elect a leader that is not in sync, and lose records.",
-        ),
     )
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
-from flymq.model.delivery import CleanupPolicy, Persistence, TimestampType, TopicCompression
+from flymq.model.delivery import CleanupPolicy, Persistence, TimestampType, TopicCompression, UncleanElection
 from flymq.model.errors import InvalidSetting
 from flymq.model.kept_settings import KEPT_BY_TOPICS
 
@@ -129,6 +129,12 @@ class TopicConfig:
         1,
         "Minimum number of in-sync replicas that must have a record before acks=all is acknowledged.",
         low=1,
+    )
+    unclean_election: UncleanElection = _setting(
+        "unclean.leader.election.enable",
+        UncleanElection.NEVER,
+        "Whether a replica that is not in sync may lead when all that are in sync are gone. `true` makes the partition "
+        "available again and loses the records that this replica does not have, acknowledged ones too.",
     )
 
     def for_topic(self, overrides: Mapping[str, Any]) -> TopicConfig:

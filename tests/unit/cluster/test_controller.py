@@ -105,8 +105,9 @@ class World:
                 await session.close()
         await self.settle()
 
-    async def create(self, *states: PartitionState, min_isr: int = 1) -> None:
-        spec = TopicSpec(TOPIC, len(states), 3, {"min.insync.replicas": min_isr})
+    async def create(self, *states: PartitionState, min_isr: int = 1, **settings: str) -> None:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        spec = TopicSpec(TOPIC, len(states), 3, {"min.insync.replicas": min_isr, **named})
         await self.catalog.create("orders", spec, states)
         await self.settle()
 
@@ -324,5 +325,20 @@ def test_a_partition_that_was_changed_meanwhile_does_not_keep_others_from_their_
         await term_of(node, node.controller.epoch)._carry_out(changes)
         await world.settle()
         assert [number for number, state in enumerate(world.states) if state.leader == 1] == [17]
+
+    in_world(scenario)
+
+
+def test_only_by_the_setting_of_a_topic_a_replica_out_of_sync_leads_and_that_is_said_loudly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        for broker_id in (1, 2):
+            await world.start(broker_id)
+        await world.create(PartitionState(2, 0, [2, 1], [2]), unclean_leader_election_enable="true")
+        await world.kill(2)
+        assert world.states[0] == PartitionState(1, 1, [2, 1], [1])
+        assert world.nodes[1].controller.unclean_elections == 1
+        assert "UNCLEAN ELECTION: broker 1 leads partition 0 of the topic orders" in caplog.text
 
     in_world(scenario)

@@ -37,6 +37,7 @@ BROKER_NAMES = {
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 """Topic setting → the broker's setting that has its default. These can be changed at run time."""
 
@@ -53,7 +54,6 @@ _KEPT_NAMES = {
     "log.preallocate": "preallocate",
     "log.roll.jitter.ms": "segment.jitter.ms",
     "log.segment.delete.delay.ms": "file.delete.delay.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 """The broker's setting → the topic setting without effect of which it has the default."""
 

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from flymq.broker.service.topics import Topic
+from flymq.model.delivery import UncleanElection
 from flymq.model.kept_settings import KEPT_BY_TOPICS
 from flymq.model.topic_config import BROKER_DEFAULT, UNLIMITED, TopicConfig
 from flymq.model.typed_settings import SettingType
@@ -97,6 +98,8 @@ def type_of(name: str) -> SettingType:
     if name == _POLICY:
         return SettingType.LIST
     default = next(f.default for f in fields(TopicConfig) if f.metadata["name"] == name)
+    if isinstance(default, UncleanElection):
+        return SettingType.BOOLEAN
     if isinstance(default, Enum):
         return SettingType.STRING
     if isinstance(default, float):
