@@ -81,6 +81,15 @@ class PartitionState(msgspec.Struct, frozen=True, omit_defaults=True):
     elr: list[int] = []
     """Eligible leader replicas: they left the in-sync replicas when these were fewer than `min.insync.replicas`.
     Nothing was committed since, so each has every committed record too."""
+    adding: list[int] = []
+    """Those of `replicas` that a reassignment adds. It ends when they are in sync."""
+    removing: list[int] = []
+    """Those of `replicas` that leave when the reassignment ends."""
+
+    @property
+    def target(self) -> list[int]:
+        """The replicas after the reassignment, if there is one."""
+        return [broker for broker in self.replicas if broker not in self.removing] if self.removing else self.replicas
 
 
 class Scope(Enum):
@@ -106,7 +115,7 @@ class Catalog:
     def __init__(self, store: MetadataStore, directory_id: str = "") -> None:
         """`directory_id` is that of this broker's data directory, in a cluster. The metadata of a single broker lies in
         its data directory, and needs none."""
-        self._store = store
+        self._store = self.store = store
         self._directory_id = directory_id
 
     # --- topics

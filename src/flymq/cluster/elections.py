@@ -9,16 +9,20 @@ A replica in `isr` or `elr` has every committed record, whatever it lost otherwi
 * a leader comes from `isr`, else from `elr`, else there is none. Only an explicit setting lets another replica lead,
   which loses committed records.
 
+Replicas are reassigned by union first: the new ones are added beside the old ones. When they are in sync, the old ones
+leave, in one change. So at no time are there fewer replicas than before.
+
 Every function returns a new state, or the same one if nothing changes. A new leader always has a higher leader epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from flymq.cluster.catalog import NO_LEADER, PartitionState
+from flymq.model.errors import InvalidReplicaAssignment
 
 
 def change_isr(state: PartitionState, isr: Iterable[int], *, min_isr: int) -> PartitionState:
@@ -64,6 +68,47 @@ def prefer(state: PartitionState, live: Collection[int]) -> PartitionState:
     if state.leader in (preferred, NO_LEADER) or preferred not in state.isr or preferred not in live:
         return state
     return _lead(state, preferred)
+
+
+# --- reassignment ---------------------------------------------------------------------------------------------------
+
+
+def reassign(state: PartitionState, target: Sequence[int], live: Collection[int]) -> PartitionState:
+    """Begin to move the replicas to these brokers. A reassignment that is under way is replaced."""
+    original = [broker for broker in state.replicas if broker not in state.adding]
+    adding = [broker for broker in target if broker not in original]
+    removing = [broker for broker in original if broker not in target]
+    return _only_replicas(replace(state, replicas=[*target, *removing], adding=adding, removing=removing), live)
+
+
+def cancel_reassignment(state: PartitionState, live: Collection[int]) -> PartitionState:
+    """Take back what a reassignment has added."""
+    original = [broker for broker in state.replicas if broker not in state.adding]
+    return _only_replicas(replace(state, replicas=original, adding=[], removing=[]), live)
+
+
+def finish_reassignment(state: PartitionState, live: Collection[int], *, min_isr: int) -> PartitionState:
+    """If all added replicas are in sync, and enough are without the removed ones, let those leave."""
+    if not state.adding and not state.removing:
+        return state
+    left = [broker for broker in state.isr if broker not in state.removing]
+    is_enough = len(left) >= min(min_isr, len(state.target)) and any(broker in live for broker in left)
+    if not is_enough or not set(state.adding).issubset(left):
+        return state
+    return _only_replicas(replace(state, replicas=state.target, adding=[], removing=[]), live)
+
+
+def _only_replicas(state: PartitionState, live: Collection[int]) -> PartitionState:
+    """Keep who is a replica in sync, and as the leader."""
+    isr, elr = _ordered(state, state.isr), _ordered(state, state.elr)
+    if not isr:
+        isr, elr = elr, []
+    if not isr:
+        raise InvalidReplicaAssignment("none of the remaining replicas is in sync")
+    state = replace(state, isr=isr, elr=elr)
+    if state.leader in (*isr, NO_LEADER):
+        return state
+    return _lead(state, _candidate(state, live, unclean=False))
 
 
 def _candidate(state: PartitionState, live: Collection[int], *, unclean: bool) -> int:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from flymq.cluster.brokers import ClusterBroker, Kept, registration_key
 from flymq.cluster.catalog import NO_LEADER, PartitionState
-from flymq.cluster.elections import adapt, lose, move_away, prefer
+from flymq.cluster.elections import adapt, finish_reassignment, lose, move_away, prefer
 from flymq.cluster.image import Topic
 from flymq.cluster.members import Members
 from flymq.metadata.store import Compare, created_at
@@ -89,6 +89,12 @@ class StateChange:
         return None if after.leader in (self.before.leader, NO_LEADER) else after.leader
 
     @property
+    def relies_on(self) -> set[int]:
+        """The brokers that must not have been restarted meanwhile: the new leader, and who has to replace others."""
+        replaced = set(self.before.replicas).difference(self.after.replicas)
+        return {*(() if self.elected is None else (self.elected,)), *(self.after.isr if replaced else ())}
+
+    @property
     def is_unclean(self) -> bool:
         """Whether a broker is made the leader that may lack committed records."""
         return self.elected is not None and self.elected not in (*self.before.isr, *self.before.elr)
@@ -105,7 +111,7 @@ def plan_partition(topic: Topic, number: int, roster: Roster) -> PartitionState:
     state = adapt(state, live, min_isr=min_isr, unclean=_may_lose(topic, state, roster))
     for broker_id in sorted(roster.draining):
         state = move_away(state, broker_id, live - roster.draining, min_isr=min_isr)
-    return state
+    return finish_reassignment(state, live, min_isr=min_isr)
 
 
 def plan_preferred(topic: Topic, number: int, roster: Roster) -> PartitionState:
@@ -123,7 +129,9 @@ def _may_lose(topic: Topic, state: PartitionState, roster: Roster) -> bool:
 def _is_settled(state: PartitionState, live: frozenset[int], draining: frozenset[int]) -> bool:
     """Whether there is certainly nothing to do: nearly always, so this has to be quick."""
     isr = state.isr
-    return state.leader in isr and live.issuperset(isr) and draining.isdisjoint(isr) and not state.elr
+    if state.elr or state.adding or state.removing:
+        return False
+    return state.leader in isr and live.issuperset(isr) and draining.isdisjoint(isr)
 
 
 def _lossy(new: Iterable[ClusterBroker], needed: Kept) -> frozenset[int]:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from flymq.cluster.brokers import CONTROLLER_KEY, Admission, admission_key, encode, registration_key
-from flymq.cluster.catalog import PartitionState, encode_state, partition_key
+from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image, Topic
 from flymq.cluster.plan import Roster, StateChange, plan_partition, plan_preferred
+from flymq.cluster.state_changes import write_changes
 from flymq.host.time_slices import TimeSlice
-from flymq.metadata.store import TXN_OPS_MAX, Compare, Get, MetadataStore, Put, Session, created_at, has_value
+from flymq.metadata.store import TXN_OPS_MAX, Compare, MetadataStore, Put, Session, created_at
 from flymq.model.errors import IndeterminateResult, MetadataUnavailable
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.2
-_TXNS_AT_ONCE = 4
 _CHANGES_AT_ONCE = 16 * TXN_OPS_MAX
 """Decided before they are carried out: the first of very many partitions do not wait for the last."""
 _LOOKS_PER_CHECK = 50
@@ -186,68 +185,14 @@ class Term:
 
     async def _carry_out(self, changes: Sequence[StateChange]) -> int:
         """Change partitions. What met a concurrent change is left out: it is looked at again."""
-        waiting = deque(_blocks(changes))
-        revisions = [0]
-
-        async def work() -> None:
-            while waiting:
-                revisions.append(await self._change(waiting.popleft()))
-
-        done = await asyncio.gather(*(work() for _ in range(_TXNS_AT_ONCE)), return_exceptions=True)
-        for error in done:
-            if error is not None:
-                raise error
-        return max(revisions)
-
-    async def _change(self, changes: Sequence[StateChange]) -> int:
-        """Change as many partitions as a txn can."""
-        revision = 0
-        while changes:
-            conditions = [self._conditions(each) for each in changes]
-            compares = list({each: None for some in conditions for each in some})
-            puts = [Put(_key(each), encode_state(each.after)) for each in changes]
-            result = await self._store.txn(compares, puts)
-            revision = result.revision
-            if result.succeeded:
-                self._report(changes)
-                break
-            found = await self._store.txn(success=[Get(compare.key) for compare in compares])
-            held = {compare for compare, each in zip(compares, found.found, strict=True) if compare.holds(each)}
-            changes = [each for each, some in zip(changes, conditions, strict=True) if held.issuperset(some)]
-        return revision
-
-    def _conditions(self, change: StateChange) -> list[Compare]:
-        conditions = [self._seat, has_value(_key(change), encode_state(change.before))]
-        if (leader := change.elected) is not None:
-            conditions.append(self._roster.is_registered(leader))
-        return conditions
-
-    def _report(self, changes: Sequence[StateChange]) -> None:
-        elected = sum(change.elected is not None for change in changes)
-        if elected:
+        written = await write_changes(self._store, changes, self._roster, only_if=[self._seat])
+        if elected := sum(change.elected is not None for change in written.changes):
             logger.info("the leaders of %d partitions were elected", elected)
-        for change in changes:
+        for change in written.changes:
             if change.is_unclean:
                 self._on_unclean(change)
+        return written.revision
 
     @property
     def _seat(self) -> Compare:
         return created_at(CONTROLLER_KEY, self.epoch)
-
-
-def _key(change: StateChange) -> str:
-    return partition_key(change.topic_id, change.partition)
-
-
-def _blocks(changes: Sequence[StateChange]) -> Iterator[list[StateChange]]:
-    """Yield as many changes as fit into a txn, which compares the seat and the new leaders, too."""
-    block: list[StateChange] = []
-    leaders: set[int | None] = {None}
-    for change in changes:
-        if 1 + len(block) + len({*leaders, change.elected}) > TXN_OPS_MAX:
-            yield block
-            block, leaders = [], {None}
-        block.append(change)
-        leaders.add(change.elected)
-    if block:
-        yield block

@@ -20,6 +20,7 @@ from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.set_aside import SetAside
 from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS, StateLog, Table
 from flymq.broker.coordinators.transactions import Transactions
+from flymq.broker.partition_admin import PartitionAdmin
 from flymq.broker.replicas.replicas import CLOSED_AT_ONCE, NewEpochs, Replicas
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.brokers import OtherBrokers
@@ -307,7 +308,7 @@ def _service(  # noqa: PLR0913  # called once
     return Service(
         cluster,
         Coordinators(image, cluster, gate),
-        Topics(image, replicas, admin, gate),
+        Topics(image, replicas, admin, PartitionAdmin(catalog.store, image, config.broker.id), gate),
         records,
         group_service,
         TransactionService(transactions, producer_ids, image, replicas, group_service, gate, clock),

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from flymq.cluster.catalog import NO_LEADER, PartitionState
-from flymq.cluster.elections import adapt, change_isr, lose, move_away, prefer
+from flymq.cluster.elections import (
+    adapt,
+    cancel_reassignment,
+    change_isr,
+    finish_reassignment,
+    lose,
+    move_away,
+    prefer,
+    reassign,
+)
+from flymq.model.errors import InvalidReplicaAssignment
 
 
 def state(
@@ -67,6 +78,54 @@ def test_the_preferred_leader_comes_back_when_it_is_in_sync() -> None:
     for unfit in (state(2, [2, 3]), state(1), state(NO_LEADER, [1])):
         assert prefer(unfit, {1, 2, 3}) is unfit
     assert prefer(state(2), {2, 3}).leader == 2
+
+
+def moving(
+    leader: int, replicas: list[int], isr: list[int], adding: list[int], removing: list[int], epoch: int = 5
+) -> PartitionState:
+    return PartitionState(leader, epoch, replicas, isr, [], adding, removing)
+
+
+EVERYBODY = {1, 2, 3, 4, 5}
+
+
+def test_a_reassignment_adds_the_new_replicas_beside_the_old_ones() -> None:
+    assert reassign(state(), [4, 2], EVERYBODY) == moving(1, [4, 2, 1, 3], [2, 1, 3], [4], [1, 3])
+    assert reassign(state(), [3, 2, 1], EVERYBODY) == moving(1, [3, 2, 1], [3, 2, 1], [], [])
+
+
+def test_a_reassignment_ends_when_the_new_replicas_are_in_sync() -> None:
+    begun = reassign(state(), [4, 2], EVERYBODY)
+    assert finish_reassignment(begun, EVERYBODY, min_isr=1) is begun
+    caught_up = change_isr(begun, [1, 2, 3, 4], min_isr=1)
+    assert finish_reassignment(caught_up, EVERYBODY, min_isr=1) == moving(4, [4, 2], [4, 2], [], [], epoch=6)
+    behind = change_isr(begun, [1, 4], min_isr=1)
+    assert finish_reassignment(behind, EVERYBODY, min_isr=2) is behind, "too few would be left in sync"
+
+
+def test_the_leader_stays_if_it_is_still_a_replica() -> None:
+    begun = change_isr(reassign(state(), [4, 1], EVERYBODY), [1, 4], min_isr=1)
+    assert finish_reassignment(begun, EVERYBODY, min_isr=1) == moving(1, [4, 1], [4, 1], [], [])
+
+
+def test_fewer_replicas_need_nobody_to_catch_up() -> None:
+    assert finish_reassignment(reassign(state(), [2], EVERYBODY), EVERYBODY, min_isr=2) == moving(
+        2, [2], [2], [], [], epoch=6
+    )
+
+
+def test_a_reassignment_is_cancelled_or_replaced_without_losing_who_was_in_sync() -> None:
+    begun = change_isr(reassign(state(), [4, 5], EVERYBODY), [1, 2, 4], min_isr=1)
+    assert cancel_reassignment(begun, EVERYBODY).isr == [1, 2]
+    other = reassign(begun, [5, 1], EVERYBODY)
+    assert (other.replicas, other.adding, other.removing) == ([5, 1, 2, 3], [5], [2, 3])
+    assert other.isr == [1, 2] and other.leader == 1
+
+
+def test_a_reassignment_that_would_leave_nobody_in_sync_is_not_cancelled() -> None:
+    begun = moving(4, [4, 1], [4], [4], [1])
+    with pytest.raises(InvalidReplicaAssignment):
+        cancel_reassignment(begun, EVERYBODY)
 
 
 def test_a_state_of_an_older_version_has_the_same_bytes() -> None:

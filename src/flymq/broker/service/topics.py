@@ -1,17 +1,18 @@
-"""Topics: list, describe, create, change, delete."""
+"""Topics: list, describe, create, change, delete; leaders and replicas of their partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flymq.broker.admin import Admin
 from flymq.broker.admin import TopicDefaults as TopicDefaults
+from flymq.broker.partition_admin import Outcomes, PartitionAdmin
 from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.service.caller import Caller
-from flymq.broker.service.gate import Gate, Operation, Resource
+from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
 from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image
 from flymq.cluster.image import Topic as Topic
@@ -36,8 +37,11 @@ class PartitionInfo:
 class Topics:
     """Operations on topics."""
 
-    def __init__(self, image: Image, replicas: Replicas, admin: Admin, gate: Gate) -> None:
+    def __init__(
+        self, image: Image, replicas: Replicas, admin: Admin, partition_admin: PartitionAdmin, gate: Gate
+    ) -> None:
         self._image = image
+        self._partition_admin = partition_admin
         self._replicas = replicas
         self._admin = admin
         self._gate = gate
@@ -141,6 +145,23 @@ class Topics:
         """Delete a topic and its records."""
         self._gate.check(caller, Operation.DELETE, Resource.TOPIC, name)
         await self._admin.delete(name)
+
+    # --- leaders and replicas
+
+    async def elect(self, caller: Caller, partitions: Iterable[TopicPartition], *, unclean: bool = False) -> Outcomes:
+        """Let the preferred leaders lead; if `unclean`, let any replica lead where nobody does."""
+        self._gate.check(caller, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+        return await self._partition_admin.elect(partitions, unclean=unclean)
+
+    async def reassign(self, caller: Caller, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels what is under way."""
+        self._gate.check(caller, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+        return await self._partition_admin.reassign(replicas)
+
+    def reassignments(self, caller: Caller) -> dict[TopicPartition, PartitionState]:
+        """Return the partitions whose replicas are being moved."""
+        self._gate.check(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+        return self._partition_admin.reassignments()
 
 
 def _info(

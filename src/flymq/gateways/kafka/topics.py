@@ -6,15 +6,13 @@ from collections import Counter
 
 from flymq.broker.service.topics import Topic
 from flymq.gateways.kafka.connection import KafkaConnection
-from flymq.gateways.kafka.errors import ErrorCode, code_of
+from flymq.gateways.kafka.errors import code_of
 from flymq.gateways.kafka.settings import described, to_flymq, with_kafka_defaults
 from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError, InvalidPartitions, InvalidReplicationFactor, InvalidRequest
-from flymq.model.names import TopicPartition
 from flymq.wire.kafka.messages import create_partitions as growth
 from flymq.wire.kafka.messages import create_topics as creation
 from flymq.wire.kafka.messages import delete_topics as deletion
-from flymq.wire.kafka.messages import elect_leaders as election
 
 _LEAVE_TO_BROKER = -1
 
@@ -136,19 +134,3 @@ async def _grow(connection: KafkaConnection, wanted: growth.CreatePartitionsTopi
             raise InvalidRequest("replica assignments must list the new partitions, each once")
         _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
     await topics.add_partitions(caller, wanted.name, wanted.count, validate_only=validate_only)
-
-
-def elect_leaders(
-    connection: KafkaConnection, request: election.ElectLeadersRequest, _version: int
-) -> election.ElectLeadersResponse:
-    """Nothing to elect: every partition has only one replica, its leader."""
-    results = []
-    for topic in request.topic_partitions or ():
-        found = []
-        for number in topic.partitions:
-            name = TopicPartition(topic.topic, number)
-            is_known = connection.service.topics.is_partition(connection.caller, name)
-            code = ErrorCode.ELECTION_NOT_NEEDED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found.append(election.PartitionResult(number, code))
-        results.append(election.ReplicaElectionResult(topic.topic, found))
-    return election.ElectLeadersResponse(replica_election_results=results)

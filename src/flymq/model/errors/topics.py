@@ -86,3 +86,40 @@ class NotEnoughReplicas(FlyMQError):
     code = "NOT_ENOUGH_REPLICAS"
     retriable = True
     hint = "Restart the missing brokers, or lower the topic's `min.insync.replicas`."
+
+
+class InvalidReplicaAssignment(FlyMQError):
+    """Replicas cannot be on these brokers."""
+
+    code = "INVALID_REPLICA_ASSIGNMENT"
+    hint = "Name brokers of the cluster, each once; `flymq cluster status` shows them."
+
+
+class NoReassignmentInProgress(FlyMQError):
+    """There is no reassignment that could be cancelled."""
+
+    code = "NO_REASSIGNMENT_IN_PROGRESS"
+    hint = "It may have ended already; nothing has to be done."
+
+
+class ElectionNotNeeded(FlyMQError):
+    """The partition has the leader that it should have."""
+
+    code = "ELECTION_NOT_NEEDED"
+    hint = "Nothing has to be done."
+
+
+class PreferredLeaderNotAvailable(FlyMQError):
+    """The preferred leader, which is the first replica, is not there or not in sync."""
+
+    code = "PREFERRED_LEADER_NOT_AVAILABLE"
+    retriable = True
+    hint = "Start its broker, and wait until it is in sync."
+
+
+class EligibleLeadersNotAvailable(FlyMQError):
+    """No broker with a replica of the partition is there."""
+
+    code = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+    retriable = True
+    hint = "Start a broker that has a replica."
