@@ -246,7 +246,8 @@ class Admin:
         if validate_only:
             return
         self._headroom.check_room()
-        spec = msgspec.structs.replace(old, partitions=partitions)
+        replication_factor = self._image.get(name).replication_factor  # it may have been changed since
+        spec = msgspec.structs.replace(old, partitions=partitions, replication_factor=replication_factor)
         states = self._new_states(spec, first=old.partitions)
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
         try:

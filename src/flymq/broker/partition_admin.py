@@ -113,7 +113,7 @@ class PartitionAdmin:
         if len(self._image.members):
             return Roster.of(self._image.members)
         alone = frozenset((self._broker_id,))
-        return Roster(alone, frozenset(), frozenset(), {}, {}, {})
+        return Roster(alone, frozenset(), frozenset(), {}, {}, {}, {})
 
 
 def _decide_preferred(topic: Topic, number: int, state: PartitionState, roster: Roster) -> PartitionState:

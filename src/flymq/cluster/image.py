@@ -76,7 +76,8 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        return self.spec.replication_factor
+        """Of its first partition: reassignments change it, and may differ from partition to partition."""
+        return len(self.partitions[0].target)
 
     @property
     def is_internal(self) -> bool:

@@ -18,12 +18,14 @@ from uuid import UUID
 
 from flymq.cluster.brokers import ClusterBroker, Kept, registration_key
 from flymq.cluster.catalog import NO_LEADER, PartitionState
-from flymq.cluster.elections import adapt, finish_reassignment, lose, move_away, prefer
+from flymq.cluster.elections import adapt, finish_reassignment, lose, move_away, prefer, reassign
 from flymq.cluster.image import Topic
 from flymq.cluster.members import Members
 from flymq.metadata.store import Compare, created_at
 from flymq.model.delivery import Persistence, UncleanElection
 
+INTERNAL_REPLICAS = 3
+"""Of each partition of an internal topic, as soon as there are so many brokers."""
 _NOBODY: frozenset[int] = frozenset()
 
 _NEEDED = {
@@ -50,6 +52,8 @@ class Roster:
     """Broker → epoch, of the live ones."""
     failed: Mapping[tuple[UUID, int], frozenset[int]]
     """Topic id and partition → the brokers whose logs of it have failed."""
+    racks: Mapping[int, str]
+    """Broker → rack, of the live ones."""
 
     @classmethod
     def of(cls, members: Members) -> Roster:
@@ -62,6 +66,7 @@ class Roster:
             joining={broker.broker_id: broker.epoch for broker in new},
             epochs={broker.broker_id: broker.epoch for broker in live},
             failed=_failed(live),
+            racks={broker.broker_id: broker.registration.rack for broker in live},
         )
 
     def live_for(self, topic_id: UUID, partition: int) -> frozenset[int]:
@@ -104,7 +109,7 @@ def plan_partition(topic: Topic, number: int, roster: Roster) -> PartitionState:
     """Return the state that a partition should have; the same one if nothing is to be done."""
     state, live = topic.partitions[number], roster.live_for(topic.topic_id, number)
     if _is_settled(state, live, roster.draining):
-        return state
+        return _grown(state, number, roster) if topic.is_internal else state
     min_isr = topic.config.min_insync_replicas
     if lossy := roster.lossy.get(topic.config.persistence):
         state = lose(state, lossy)
@@ -136,6 +141,22 @@ def _is_settled(state: PartitionState, live: frozenset[int], draining: frozenset
 
 def _lossy(new: Iterable[ClusterBroker], needed: Kept) -> frozenset[int]:
     return frozenset(broker.broker_id for broker in new if broker.registration.kept < needed)
+
+
+def _grown(state: PartitionState, number: int, roster: Roster) -> PartitionState:
+    """Add replicas to a partition of an internal topic, which was created when there were fewer brokers."""
+    replicas, steady = list(state.replicas), sorted(roster.live - roster.draining)
+    while len(replicas) < INTERNAL_REPLICAS:
+        used = {roster.racks.get(broker, "") for broker in replicas}
+        others = [broker for broker in steady if broker not in replicas]
+        fresh = [broker for broker in others if roster.racks[broker] not in used] or others
+        if not fresh:
+            break
+        replicas.append(fresh[number % len(fresh)])
+    if len(replicas) == len(state.replicas):
+        return state
+    first = number % len(replicas)  # not all of them should be led by the broker that has created the topic
+    return reassign(state, replicas[first:] + replicas[:first], roster.live)
 
 
 def _failed(live: Iterable[ClusterBroker]) -> dict[tuple[UUID, int], frozenset[int]]:

@@ -21,12 +21,13 @@ def roster(live: Collection[int], joining: Collection[int] = (), lossy: Collecti
         joining={broker: 100 + broker for broker in joining},
         epochs={broker: 50 + broker for broker in live},
         failed={},
+        racks={broker: f"rack {broker % 2}" for broker in live},
     )
 
 
-def topic(state: PartitionState, **settings: str) -> Topic:
+def topic(state: PartitionState, name: str = "orders", **settings: str) -> Topic:
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return Topic("orders", TopicSpec(UUID(int=1), 1), TopicConfig().for_topic(named), (state,))
+    return Topic(name, TopicSpec(UUID(int=1), 1), TopicConfig().for_topic(named), (state,))
 
 
 LAST = PartitionState(2, 0, [2, 1], [2])
@@ -51,3 +52,14 @@ def test_what_was_adapted_needs_no_further_change() -> None:
             who = roster(live, joining={1, 2, 3} - live, lossy={1, 2, 3} - live)
             once = plan_partition(topic(PartitionState(isr[0], 0, [1, 2, 3], isr)), 0, who)
             assert plan_partition(topic(once), 0, who) is once
+
+
+def test_an_internal_topic_gets_replicas_when_there_are_brokers_for_them() -> None:
+    alone = PartitionState(1, 0, [1], [1])
+    assert plan_partition(topic(alone, "__offsets"), 0, roster({1})) is alone
+    assert plan_partition(topic(alone), 0, roster({1, 2, 3})) is alone
+    grown = plan_partition(topic(alone, "__offsets"), 0, roster({1, 2, 3, 4, 5}))
+    assert grown == PartitionState(1, 0, [1, 2, 3], [1], [], [2, 3], []), "another rack first"
+    assert plan_partition(topic(grown, "__offsets"), 0, roster({1, 2, 3, 4, 5})) is grown
+    full = PartitionState(1, 0, [1, 2, 3], [1, 2, 3])
+    assert plan_partition(topic(full, "__offsets"), 0, roster({1, 2, 3, 4, 5})) is full
