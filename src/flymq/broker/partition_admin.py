@@ -41,6 +41,8 @@ class PartitionAdmin:
         self._store = store
         self._image = image
         self._broker_id = broker_id
+        self.unclean_elections = 0
+        """Leaders elected here that may lack committed records."""
 
     # --- leaders
 
@@ -103,6 +105,7 @@ class PartitionAdmin:
         made = {(change.topic_id, change.partition) for change in written.changes}
         for name, change in changes.items():
             if (change.topic_id, change.partition) in made:
+                self.unclean_elections += change.is_unclean
                 _log(name, change)
             else:
                 outcomes[name] = MetadataUnavailable(f"{name} was changed concurrently", hint="Try again.")
@@ -113,7 +116,7 @@ class PartitionAdmin:
         if len(self._image.members):
             return Roster.of(self._image.members)
         alone = frozenset((self._broker_id,))
-        return Roster(alone, frozenset(), frozenset(), {}, {}, {}, {})
+        return Roster(alone, frozenset(), {}, {}, {}, {}, {})
 
 
 def _decide_preferred(topic: Topic, number: int, state: PartitionState, roster: Roster) -> PartitionState:

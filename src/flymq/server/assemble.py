@@ -115,7 +115,7 @@ class Server:
             await self._member.join(*self._advertised())
         self._rest.service = broker.service
         self.monitor.listeners += [self._listener, self._http_listener]
-        self.monitor.serve(broker, self._tasks)
+        self.monitor.serve(broker, self._tasks, None if self._member is None else self._member.controller)
 
     def _advertised(self) -> tuple[str, int]:
         """Return the address that other brokers, and clients of the cluster, connect to."""

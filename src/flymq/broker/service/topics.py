@@ -158,6 +158,11 @@ class Topics:
         self._gate.check(caller, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         return await self._partition_admin.reassign(replicas)
 
+    @property
+    def unclean_elections(self) -> int:
+        """How many leaders were elected here on request that may lack records."""
+        return self._partition_admin.unclean_elections
+
     def reassignments(self, caller: Caller) -> dict[TopicPartition, PartitionState]:
         """Return the partitions whose replicas are being moved."""
         self._gate.check(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)

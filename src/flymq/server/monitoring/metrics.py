@@ -22,6 +22,7 @@ from flymq.broker.coordinators.groups import NO_OFFSET
 from flymq.broker.replicas.lag import Lag
 from flymq.broker.replicas.partition import Partition
 from flymq.cluster.catalog import PartitionState
+from flymq.cluster.controller import Controller
 from flymq.coordination.entries import TransactionState
 from flymq.coordination.group import GroupState
 from flymq.coordination.groups import AnyGroup
@@ -49,6 +50,8 @@ class Measured:
     data_dir: Path
     started_at_s: float
     """Start time of the process, wall clock."""
+    controller: Controller | None = None
+    """This broker's part in the election of the controller. None for a broker without a cluster."""
 
     @property
     def is_out_of_files(self) -> bool:
@@ -64,6 +67,7 @@ def broker_page(measured: Measured) -> Iterator[str]:
     yield from _connections(measured)
     yield from _traffic(measured)
     yield from _storage(measured)
+    yield from _elections(measured)
     yield from _groups(measured.broker)
     yield from _transactions(measured.broker)
     yield from _client_metrics(measured.broker)
@@ -209,6 +213,19 @@ def _storage(measured: Measured) -> Iterator[str]:
     space = measured.disk.space(measured.data_dir)
     yield from gauge("flymq_disk_free_bytes", "Free space of the data directory's filesystem.", ("", space.free_bytes))
     yield from gauge("flymq_disk_size_bytes", "Size of the data directory's filesystem.", ("", space.size_bytes))
+
+
+def _elections(measured: Measured) -> Iterator[str]:
+    controller = measured.controller
+    unclean = measured.broker.service.topics.unclean_elections
+    yield from counters(
+        "flymq_unclean_elections_total",
+        "Elections of leaders that were not in sync: records were lost. Counted by the broker that decided them.",
+        [("", unclean + (0 if controller is None else controller.unclean_elections))],
+    )
+    if controller is not None:
+        is_active = int(controller.epoch is not None)
+        yield from gauge("flymq_controller_active", "1 on the broker that is the controller.", ("", is_active))
 
 
 def _groups(broker: Broker) -> Iterator[str]:

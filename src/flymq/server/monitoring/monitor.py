@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flymq.broker.broker import Broker
+from flymq.cluster.controller import Controller
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
 from flymq.gateways.rest.schema.shapes import Diagnosis, Health
@@ -46,7 +47,7 @@ class Monitor:
     def start(self, tasks: Tasks) -> None:
         tasks.spawn("loop lag", self.loop_lag.run())
 
-    def serve(self, broker: Broker, tasks: Tasks) -> None:
+    def serve(self, broker: Broker, tasks: Tasks, controller: Controller | None = None) -> None:
         """Start sampling: the broker has recovered its logs and accepts connections."""
         self._measured = Measured(
             broker,
@@ -57,6 +58,7 @@ class Monitor:
             self._disk,
             self._data_dir,
             self._started_at_s,
+            controller,
         )
         self._samples = Samples(self._measured)
         self.phase = Phase.SERVING
