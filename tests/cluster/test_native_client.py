@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from tests.cluster.brokers import Brokers
 
 from flymq import FlyMQClient
+from flymq.client.deliveries import Delivery
 from flymq.model.names import TopicPartition
 from flymq.record.partitioning import partition_for_key
 
@@ -48,7 +49,7 @@ def test_a_producer_and_a_consumer_notice_the_kill_of_a_leader_only_as_a_pause(c
                     read[record.partition].append(int(record.value))
 
         with running(threading.Thread(target=consume)):
-            deliveries = []
+            deliveries: list[Delivery] = []
             for number in range(RECORDS):
                 if number == RECORDS // 2:
                     deliveries[-1].result(60)
@@ -89,3 +90,25 @@ def test_a_group_keeps_its_members_and_offsets_over_the_kill_of_its_coordinator(
         assert len(described.members) == 1
         assert [group.name for group in client.admin.list_groups()] == ["g"]
         consumer.close()
+
+
+def test_a_producer_and_a_consumer_go_on_without_a_leader_that_is_paused(cluster: Brokers) -> None:
+    """Its connections stay open and say nothing. The time for requests is so long that only a check can end them."""
+    day_ms = 86_400_000
+    with FlyMQClient(
+        cluster.addresses, acks="all", request_timeout_ms=day_ms, delivery_timeout_ms=day_ms, connect_timeout_ms=day_ms
+    ) as client:
+        client.create_topic("orders", partitions=1, replication_factor=3)
+        consumer = client.consumer("orders")
+        assert client.produce("orders", b"0") == 0
+        read = [record.value for record in consumer.poll(60_000)]
+        leader = cluster.leader_of("orders")
+        cluster[leader].pause()
+        try:
+            assert client.produce("orders", b"1") == 1
+            while len(read) < 2:
+                read += [record.value for record in consumer.poll(1_000)]
+        finally:
+            cluster[leader].resume()
+        assert read == [b"0", b"1"]
+        assert cluster.leader_of("orders") != leader
