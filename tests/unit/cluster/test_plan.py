@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from flymq.cluster.catalog import NO_LEADER, PartitionState, TopicSpec
 from flymq.cluster.image import Topic
 from flymq.cluster.plan import Roster, plan_partition
+from flymq.model.delivery import Persistence
 from flymq.model.topic_config import TopicConfig
 
 
@@ -17,7 +18,7 @@ def roster(live: Collection[int], joining: Collection[int] = (), lossy: Collecti
     return Roster(
         live=frozenset(live),
         draining=frozenset(),
-        lossy=frozenset(lossy),
+        lossy={Persistence.DISK: frozenset(lossy)},
         joining={broker: 100 + broker for broker in joining},
         epochs={broker: 50 + broker for broker in live},
         failed={},
