@@ -120,6 +120,12 @@ class Server:
     def _advertised(self) -> tuple[str, int]:
         """Return the address that other brokers, and clients of the cluster, connect to."""
         listener = self.config.listener
+        if self.config.is_local_only:
+            logger.warning(
+                "brokers and clients on other machines are told %s, where they find themselves, not this broker. "
+                "Start it with --host, or set listener.advertised_host",
+                listener.advertised_host or listener.host,
+            )
         return listener.advertised_host or listener.host, listener.advertised_port or self.port
 
     def _workplace(self) -> Workplace:

@@ -418,6 +418,13 @@ class Config:
         """Whether the broker shares its metadata with others."""
         return self.cluster.etcd is not None or self.cluster.store is not None
 
+    @property
+    def is_local_only(self) -> bool:
+        """Whether etcd is on another machine, and other machines are told an address that leads them to themselves."""
+        advertised = self.listener.advertised_host or self.listener.host
+        endpoints = parse_endpoints(self.cluster.etcd or "")
+        return _is_loopback(advertised) and any(not _is_loopback(endpoint.host) for endpoint in endpoints)
+
     def check_advertised(self) -> None:
         """Raise InvalidSetting if brokers and clients would be told an address that nobody can connect to."""
         listener = self.listener
@@ -444,6 +451,10 @@ class Config:
             ("groups.session_timeout_ms_min", self.groups.session_timeout_ms_min),
             ("groups.session_timeout_ms_max", self.groups.session_timeout_ms_max),
         )
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _check_order(smaller: tuple[str, int], larger: tuple[str, int]) -> None:

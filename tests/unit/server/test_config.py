@@ -289,6 +289,23 @@ def test_a_broker_is_one_of_a_cluster_if_its_metadata_is_in_etcd_or_served_by_an
     assert load_config(flags={"cluster.store": "store.socket"}).is_clustered
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_local_only"),
+    [
+        ({"cluster.etcd": "http://etcd-1:2379"}, True),
+        ({"cluster.etcd": "http://etcd-1:2379", "listener.host": "10.0.0.1"}, False),
+        ({"cluster.etcd": "http://etcd-1:2379", "listener.advertised_host": "mq-1"}, False),
+        ({"cluster.etcd": "http://etcd-1:2379", "listener.advertised_host": "localhost"}, True),
+        ({"cluster.etcd": "http://localhost:2379"}, False),
+        ({}, False),
+    ],
+)
+def test_a_loopback_address_is_noticed_in_a_cluster_of_several_machines(
+    settings: dict[str, object], is_local_only: bool
+) -> None:
+    assert load_config(flags={"broker.id": 1, **settings}).is_local_only is is_local_only
+
+
 # --- secrets ---
 
 
