@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.unit.broker.world import World
 
+from flymq.host.virtual_time import run
 from flymq.metadata.etcd.config import Endpoint
 from flymq.model.errors import InvalidSetting
 from flymq.server.cluster_store import etcd_config
@@ -38,3 +40,14 @@ def test_etcd_is_verified_by_the_given_authority_and_sees_our_certificate(tmp_pa
     (tmp_path / "key.pem").write_text("no key")
     with pytest.raises(InvalidSetting, match="etcd_key_file cannot be used"):
         etcd_config(ClusterSettings(etcd="https://a", **files))  # type: ignore[arg-type]
+
+
+def test_no_client_is_shown_the_password_or_the_files_of_etcd() -> None:
+    async def live() -> None:
+        world = World()
+        shown = (await world.start()).service.settings.file
+        assert "cluster.etcd" in shown
+        assert shown.keys().isdisjoint({"cluster.etcd_password", "cluster.etcd_key_file", "cluster.store"})
+        await world.close()
+
+    run(live())
