@@ -6,8 +6,6 @@ import ssl
 
 from flymq.host.host import Host
 from flymq.metadata.etcd.config import EtcdConfig, parse_endpoints
-from flymq.metadata.etcd.store import EtcdMetadataStore
-from flymq.metadata.served.client import ServedMetadataStore
 from flymq.metadata.store import MetadataStore
 from flymq.model.errors import InvalidSetting
 from flymq.server.config import ClusterSettings
@@ -15,8 +13,13 @@ from flymq.server.config import ClusterSettings
 
 async def open_cluster_store(host: Host, settings: ClusterSettings) -> MetadataStore:
     """Open the metadata store that the brokers of a cluster share."""
+    # Imported here: a single broker, which starts in a moment, needs neither.
     if settings.store is not None:
+        from flymq.metadata.served.client import ServedMetadataStore
+
         return ServedMetadataStore.at(host, settings.store)
+    from flymq.metadata.etcd.store import EtcdMetadataStore
+
     return await EtcdMetadataStore.open(host, etcd_config(settings))
 
 
