@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 from dataclasses import dataclass
+from uuid import UUID
 
 from flymq.broker.replicas.in_sync import InSync
 from flymq.broker.replicas.replicas import Replicas
@@ -27,6 +28,8 @@ from flymq.storage.flusher import Flusher
 from flymq.storage.identity import note_epoch
 
 logger = logging.getLogger(__name__)
+
+_LOOK_FOR_FAILED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class ClusterMember:
         self.was_admitted = False
         """Whether the cluster knows of this start: also that it came after a crash."""
         self.peers = Peers(broker_id, image, host, self._credentials, _peer_tls(config.tls))
-        fetching = FetchSettings(config.replication.fetch_wait_ms, config.replication.fetch_bytes_max)
+        copying = config.replication
+        fetching = FetchSettings(copying.fetch_wait_ms, copying.fetch_bytes_max, copying.bytes_per_s)
         self._replicator = Replicator(self.peers.connect, flusher, threads, tasks, fetching)
         replicas.join_cluster(self._replicator)
         lag_max_s = config.replication.lag_max_ms / 1000
@@ -105,6 +109,7 @@ class ClusterMember:
         self._tasks.spawn("controller", self.controller.run())
         self._tasks.spawn("peers", self.peers.run())
         self._tasks.spawn("in-sync replicas", self._in_sync.run())
+        self._tasks.spawn("failed partitions", self._tell_failed(membership))
         await self._until_admitted()
         self.was_admitted = True
         await self._replicas.admitted()
@@ -118,6 +123,16 @@ class ClusterMember:
         """Note in the data directory that it was in use with this registration, so that an old copy of it is known."""
         directory_id, disk, data_dir = self.directory.directory_id, self._host.disk, self._config.broker.data_dir
         await self._threads.run(lambda: note_epoch(disk, data_dir, directory_id, epoch))
+
+    async def _tell_failed(self, membership: Membership) -> None:
+        """Let other replicas lead the partitions whose logs have failed here."""
+        told: list[tuple[UUID, int]] = []
+        while True:
+            failed = self._replicas.failed()
+            if failed != told:
+                membership.set_failed(failed)
+                told = failed
+            await asyncio.sleep(_LOOK_FOR_FAILED_S)
 
     async def _until_admitted(self) -> None:
         changed = asyncio.Event()

@@ -57,7 +57,7 @@ class Followers:
     ) -> None:
         """`high_watermark`: as this broker knew it before it led."""
         self._leader = leader
-        self._epoch_start = epoch_start
+        self.epoch_start = epoch_start
         self._by_broker: dict[int, Follower] = {}
         self._isr = frozenset(isr)
         self._proposed: frozenset[int] = frozenset()
@@ -131,4 +131,4 @@ class Followers:
     def has_caught_up(self, broker: int) -> bool:
         """Whether it has everything that is committed, and all that was there when the leader began."""
         follower = self._by_broker.get(broker)
-        return follower is not None and follower.position >= max(self.high_watermark, self._epoch_start)
+        return follower is not None and follower.position >= max(self.high_watermark, self.epoch_start)

@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A change of a log that waits for the disk. Until `rewritten` the partition is not copied."""
+    """A change of a log that waits for the disk. Until `release` the partition is not copied."""
 
     replica: ReplicaId
     partition: Partition
@@ -59,8 +59,8 @@ class Rewrite:
 class Taken:
     """What the answers of a leader have led to."""
 
-    written: list[tuple[ReplicaId, Partition]] = field(default_factory=list)
-    """They got records."""
+    written: list[tuple[ReplicaId, Partition, int]] = field(default_factory=list)
+    """They got records of so many bytes."""
     rewrites: list[Rewrite] = field(default_factory=list)
     trims: list[tuple[Partition, int]] = field(default_factory=list)
     """The leader has deleted the records before this offset."""
@@ -75,6 +75,7 @@ class Following:
     _forgotten: dict[ReplicaId, None] = field(default_factory=dict)
     _sent: dict[ReplicaId, Position] = field(default_factory=dict)
     _failed: dict[ReplicaId, None] = field(default_factory=dict)
+    _held: dict[ReplicaId, None] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -86,8 +87,8 @@ class Following:
         """Copy this partition from the leader."""
         replica = topic_id, partition.name.partition
         self._partitions[replica] = partition
-        self._changed[replica] = None
         self._forgotten.pop(replica, None)
+        self.note_change(replica)
 
     def remove(self, replica: ReplicaId) -> None:
         """Copy it no more."""
@@ -102,12 +103,21 @@ class Following:
         self._sent.clear()
         self._forgotten.clear()
         self._failed.clear()
-        self._changed = dict.fromkeys(self._partitions)
+        self._changed = {replica: None for replica in self._partitions if replica not in self._held}
 
     def note_change(self, replica: ReplicaId) -> None:
         """Send the position of a partition again: more of it is on the disk, say."""
-        if replica in self._partitions:
+        if replica in self._partitions and replica not in self._held:
             self._changed[replica] = None
+
+    def hold(self, replica: ReplicaId) -> None:
+        """Send no position until `release`: so the leader sends nothing more of this partition."""
+        self._held[replica] = None
+        self._changed.pop(replica, None)
+
+    def release(self, replica: ReplicaId) -> None:
+        self._held.pop(replica, None)
+        self.note_change(replica)
 
     @property
     def has_changes(self) -> bool:
@@ -159,6 +169,7 @@ class Following:
     def _take(self, partition: Partition, answer: Answer, taken: Taken) -> None:
         if (rewrite := _rewrite(partition, answer)) is not None:
             del self._sent[answer.replica]
+            self.hold(answer.replica)
             taken.rewrites.append(Rewrite(answer.replica, partition, rewrite))
             return
         if answer.error is not None:
@@ -166,8 +177,8 @@ class Following:
         if answer.batches:
             partition.append_as_follower(answer.batches, leader_epoch=partition.leader_epoch)
             del self._sent[answer.replica]  # the leader waits for a position, even if it is the same
-            self._changed[answer.replica] = None
-            taken.written.append((answer.replica, partition))
+            self.note_change(answer.replica)
+            taken.written.append((answer.replica, partition, len(answer.batches)))
         if answer.high_watermark >= 0:
             partition.set_high_watermark(answer.high_watermark)
         if partition.start_offset < answer.start_offset <= partition.log.end_offset:

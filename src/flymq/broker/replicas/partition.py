@@ -22,6 +22,7 @@ from flymq.model.errors import (
     FlyMQError,
     InvalidTransactionState,
     NotLeader,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
@@ -338,7 +339,12 @@ class Partition:
         return TimedOffset(start_offset, -1, self.log.epochs.epoch_of(start_offset))
 
     def find_latest(self, view: View) -> TimedOffset:
-        """Return the end offset, with the leader epoch of the next record."""
+        """Return the end offset, with the leader epoch of the next record.
+
+        A new leader may know a lower high watermark than the last one did, until its followers have fetched.
+        """
+        if self.replication is not None and not self.replication.knows_committed:
+            raise OffsetNotAvailable(f"what is committed of {self.name} is not known yet")
         return TimedOffset(self.end_for(view), -1, self.leader_epoch)
 
     def find_time(self, timestamp: int, view: View) -> Steps[TimedOffset | None]:

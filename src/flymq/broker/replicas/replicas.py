@@ -154,6 +154,7 @@ class Replicas:
         self.replicator = replicator
         self._may_lead = False
         replicator.on_rewritten = self._rewritten
+        replicator.is_catching_up = self._is_catching_up
 
     async def admitted(self) -> None:
         """The controller counts on this broker: whatever the metadata says that it leads, it leads."""
@@ -168,6 +169,17 @@ class Replicas:
         """Take up the role that the metadata says by now."""
         if self._partitions.get(partition.name) is partition:
             self._assign_role(self._image.get(partition.name.topic), partition.name.partition, partition)
+
+    def _is_catching_up(self, replica: ReplicaId) -> bool:
+        topic = self._image.find_by_id(replica[0])
+        return topic is not None and self.broker_id not in topic.state(replica[1]).isr
+
+    def failed(self) -> list[tuple[UUID, int]]:
+        """Return the partitions whose logs cannot be used: topic ids and numbers."""
+        found = [(topic_id, number) for topic_id, offline in self._offline.items() for number in offline]
+        for topic_id, by_number in self._by_topic.items():
+            found += [(topic_id, number) for number, each in by_number.items() if each.log.failure is not None]
+        return found
 
     def led(self) -> Iterator[tuple[UUID, Partition]]:
         """Yield the partitions with several replicas that this broker leads, with the id of their topic."""

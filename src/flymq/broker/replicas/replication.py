@@ -59,6 +59,11 @@ class Replication:
         return self.followers.high_watermark
 
     @property
+    def knows_committed(self) -> bool:
+        """Whether the high watermark covers all that was there when this broker became the leader."""
+        return self.followers.high_watermark >= self.followers.epoch_start
+
+    @property
     def _min_isr(self) -> int:
         return self._log.config.min_insync_replicas
 

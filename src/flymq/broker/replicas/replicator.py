@@ -52,6 +52,8 @@ class FetchSettings:
 
     wait_ms: int = 500
     bytes_max: int = 8 << 20
+    bytes_per_s: int = 0
+    """Limit for all replicas that are not in sync; 0: none."""
 
 
 class Replicator:
@@ -67,6 +69,9 @@ class Replicator:
         self._settings = settings
         self._leaders: dict[int, _Copying] = {}
         self._leader_of: dict[ReplicaId, int] = {}
+        self._paid_until_s = 0.0
+        self.is_catching_up: Callable[[ReplicaId], bool] = lambda replica: False
+        """Whether the replica on this broker is not in sync."""
         self._trimming: dict[Partition, None] = {}
         self.on_rewritten: Callable[[Partition], None] = lambda partition: None
         """Called with a partition whose role can be changed again."""
@@ -92,6 +97,15 @@ class Replicator:
             copying = self._leaders[leader]
             copying.following.remove(replica)
             copying.has_news.set()
+
+    def _pause_s(self, replica: ReplicaId, size: int) -> float:
+        """Return how long to wait before more of a partition is fetched: those that catch up have a common limit."""
+        rate = self._settings.bytes_per_s
+        if not rate or not self.is_catching_up(replica):
+            return 0.0
+        now_s = asyncio.get_running_loop().time()
+        self._paid_until_s = max(now_s, self._paid_until_s) + size / rate
+        return self._paid_until_s - now_s
 
     def reconnect(self) -> None:
         """This broker has registered anew: leaders have to know it by its new registration."""
@@ -171,8 +185,11 @@ class Replicator:
 
     def _take(self, copying: _Copying, answer: ReplicaFetchAnswer) -> None:
         taken = copying.following.take(map(_answer, answer.partitions))
-        for replica, partition in taken.written:
+        for replica, partition, size in taken.written:
             log = partition.log
+            if (pause_s := self._pause_s(replica, size)) > 0:
+                copying.following.hold(replica)
+                asyncio.get_running_loop().call_later(pause_s, copying.release, replica)
             if log.config.persistence is Persistence.FSYNC and isinstance(log, Log):
                 durable = self._flusher.durable(log, log.end_offset)
                 durable.add_done_callback(partial(self._synced, copying, replica))
@@ -193,13 +210,12 @@ class Replicator:
                     if isinstance(partition.log, Log):
                         await self._flusher.flush(partition.log)
                     await self._threads.run(rewrite.run)
-            copying.following.note_change(rewrite.replica)
-            copying.has_news.set()
         except StorageError as error:
             logger.error("%s cannot be copied any more: %s", partition.name, error.message)
             copying.following.remove(rewrite.replica)
         finally:
             partition.is_rewritten = False
+            copying.release(rewrite.replica)
             self.on_rewritten(partition)
 
     async def _trim(self, partition: Partition, start_offset: int) -> None:
@@ -227,6 +243,10 @@ class _Copying:
     connection: Connection | None = None
     following: Following = field(default_factory=Following)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def release(self, replica: ReplicaId) -> None:
+        self.following.release(replica)
+        self.has_news.set()
 
     def answered(self, done: asyncio.Future[Message]) -> None:
         if not done.cancelled():

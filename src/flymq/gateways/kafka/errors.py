@@ -62,6 +62,7 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    OFFSET_NOT_AVAILABLE = 78
     MEMBER_ID_REQUIRED = 79
     PREFERRED_LEADER_NOT_AVAILABLE = 80
     GROUP_MAX_SIZE_REACHED = 81
@@ -113,6 +114,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     errors.PartitionNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.RecordNotFound: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -66,6 +66,14 @@ class UnknownLeaderEpoch(FlyMQError):
     hint = "Retry; the broker has not seen the new leader yet."
 
 
+class OffsetNotAvailable(FlyMQError):
+    """The broker does not know yet whether records up to this offset are committed."""
+
+    code = "OFFSET_NOT_AVAILABLE"
+    retriable = True
+    hint = "Retry after a short wait: a broker that has just become the leader knows it soon."
+
+
 class OffsetOutOfRange(FlyMQError):
     """The offset is not in the log."""
 

@@ -78,7 +78,7 @@ class Copying:
         ]
         for rewrite in self.follower.following.take(answers).rewrites:
             rewrite.run()
-            self.follower.following.note_change(rewrite.replica)
+            self.follower.following.release(rewrite.replica)
         return answers
 
     async def catch_up(self) -> None:
@@ -223,3 +223,14 @@ async def test_whoever_led_and_whatever_was_lost_the_logs_become_the_same(broker
     for copying in copies:
         await copying.catch_up()
     assert len({broker.content for broker in brokers}) == 1
+
+
+async def test_a_partition_that_is_held_is_not_asked_for_until_it_is_released(brokers: list[Broker]) -> None:
+    leader, follower, _ = brokers
+    leader.lead(4, [1])
+    follower.follow(4)
+    follower.following.hold((TOPIC_ID, 0))
+    follower.following.forget_session()
+    assert not follower.following.has_changes
+    follower.following.release((TOPIC_ID, 0))
+    assert len(follower.following.ask().positions) == 1

@@ -13,7 +13,7 @@ from flymq.broker.replicas.replication import Replication
 from flymq.cluster.catalog import PartitionState
 from flymq.host.clock import ManualClock
 from flymq.model.delivery import Acks
-from flymq.model.errors import NotEnoughReplicas, NotLeader
+from flymq.model.errors import NotEnoughReplicas, NotLeader, OffsetNotAvailable
 from flymq.storage.flusher import Flusher
 
 IN_SYNC = PartitionState(1, 4, [1, 2, 3], [1, 2, 3])
@@ -164,4 +164,16 @@ async def test_in_an_fsync_topic_a_follower_has_caught_up_when_its_disk_has() ->
     assert not leader.replication.followers.has_caught_up(3)
     leader.fetched(3, 1, durable=1)
     assert leader.replication.followers.has_caught_up(3)
+    await leader.tasks.close()
+
+
+async def test_a_new_leader_tells_no_end_before_it_knows_what_is_committed() -> None:
+    leader = Leader()
+    leader.append()
+    leader.partition.lead(5, PartitionState(1, 5, [1, 2, 3], [1, 2, 3]))
+    with pytest.raises(OffsetNotAvailable):
+        leader.partition.find_latest(View.UNCOMMITTED)
+    leader.fetched(2, 1)
+    leader.fetched(3, 1)
+    assert leader.partition.find_latest(View.UNCOMMITTED).offset == 1
     await leader.tasks.close()

@@ -42,6 +42,7 @@ _STATUS: dict[type[FlyMQError], int] = {
     errors.NotLeader: 503,
     errors.FencedLeaderEpoch: 409,
     errors.UnknownLeaderEpoch: 503,
+    errors.OffsetNotAvailable: 503,
     errors.OffsetOutOfRange: 416,
     errors.RecordNotFound: 404,
     errors.NotEnoughReplicas: 503,
