@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from flymq.model.errors import FlyMQError
+
 Safe = asyncio.Future[None] | None
 """Done when a write is as durable as its acks require; None if it is already."""
 
@@ -33,6 +35,25 @@ def all_safe(each: Iterable[Safe]) -> Safe:
     for future in unsafe:
         future.add_done_callback(done)
     return together
+
+
+def outcome_of(safe: asyncio.Future[None]) -> asyncio.Future[FlyMQError | None]:
+    """Return a future of the error of a write, or of None: for a response that has errors in its parts."""
+    outcome: asyncio.Future[FlyMQError | None] = asyncio.get_running_loop().create_future()
+
+    def done(future: asyncio.Future[None]) -> None:
+        if outcome.done():
+            return
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled():
+            outcome.cancel()
+        elif error is None or isinstance(error, FlyMQError):
+            outcome.set_result(error)
+        else:
+            outcome.set_exception(error)
+
+    safe.add_done_callback(done)
+    return outcome
 
 
 async def wait_safe(safe: Safe) -> None:

@@ -170,12 +170,11 @@ class Groups:
         group = table.get_or_add(name)
         assert isinstance(group, Group)
         now_s = self._clock.monotonic_s()
-        safe = None
         try:
             group.check_join(join)
             new_member_id = self._new_member_id(join)
             if (replaced := group.find_replaced(join)) is not None:
-                safe = self._replace(group, replaced, new_member_id)
+                self._replace(group, replaced, new_member_id)
             elif needs_id and not join.member_id and not join.instance:
                 raise group.promise_id(new_member_id, join, now_s)
             member_id = group.join(join, new_member_id, now_s)
@@ -184,7 +183,7 @@ class Groups:
             self._deadlines.set(name, group.next_deadline_s())
         answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
         if group.state is not GroupState.PREPARING:
-            resolve(answer, safe, self._joined(group, member_id))
+            resolve(answer, self.safe(name), self._joined(group, member_id))
             return answer
         unanswered = self._unanswered_in(group)
         fail(unanswered.joins.pop(member_id, None), RebalanceInProgress("the member has sent another join"))
@@ -210,11 +209,12 @@ class Groups:
             committer.member_id, committer.generation, assignments or {}, self._clock.now_ms()
         )
         try:
-            safe = self._write(name, entries) if entries else None
+            if entries:
+                self._write(name, entries)
         except StorageError:
             del unanswered.syncs[committer.member_id]
             raise
-        self._answer_syncs(group, safe)
+        self._answer_syncs(group)
         return answer
 
     def heartbeat(self, name: str, member: Committer) -> None:
@@ -258,14 +258,14 @@ class Groups:
     def _new_member_id(self, join: Join) -> str:
         return f"{join.instance or join.client_id or 'member'}-{new_id(self._entropy)}"
 
-    def _replace(self, group: Group, old: str, new: str) -> Safe:
+    def _replace(self, group: Group, old: str, new: str) -> None:
         entries = group.decide_replace(old, new)
-        safe = self._write(group.name, entries) if entries else None
+        if entries:
+            self._write(group.name, entries)
         group.replace(old, new)
         unanswered = self._unanswered_in(group)
         for futures in (unanswered.joins, unanswered.syncs):
             fail(futures.pop(old, None), MemberFenced(f"{new} has replaced {old}"))
-        return safe
 
     def _join_ended(self, group: Group, member_id: str, was_told_its_id: bool, answer: asyncio.Future[Joined]) -> None:
         """Handle a member that disconnects while it waits."""
@@ -316,9 +316,10 @@ class Groups:
             self._unanswered.pop(group.name, None)
         self._deadlines.set(group.name, group.next_deadline_s())
 
-    def _answer_syncs(self, group: Group, safe: Safe) -> None:
+    def _answer_syncs(self, group: Group) -> None:
+        """Answer once the assignment is safe, whoever sent it: another coordinator would assign again."""
         if group.state is GroupState.STABLE:
-            syncs = self._unanswered_in(group).syncs
+            syncs, safe = self._unanswered_in(group).syncs, self.safe(group.name)
             for member_id in list(syncs):
                 resolve(syncs.pop(member_id), safe, group.members[member_id].value.assignment)
 
@@ -427,6 +428,23 @@ class Groups:
                 waiting.set_result(None)
         return safe
 
+    def home_of(self, name: str) -> TopicPartition:
+        """Return the partition to which the group belongs; the broker that leads it is its coordinator."""
+        return TopicPartition(self._log.topic, self._log.number_of(name))
+
+    def check_coordinates(self, name: str) -> None:
+        """Raise an error unless this broker coordinates the group."""
+        self._log.table(name)
+
+    def leader_epoch(self, name: str) -> int:
+        """Return the epoch of the coordinator of the group."""
+        return self._log.leader_epoch(self._log.number_of(name))
+
+    def has_pending(self, name: str, producer: ProducerIdentity) -> bool:
+        """Whether the transaction of this producer has offsets of the group."""
+        group = self._log.table(name).find(name)
+        return group is not None and producer in group.offsets.waiting_for()
+
     def safe(self, name: str) -> Safe:
         """Return when everything written so far for the group is durable."""
         return self._log.safe(self._log.number_of(name))
@@ -494,8 +512,12 @@ class Groups:
 
     # --- administration
 
+    def check_loaded(self) -> None:
+        """Raise an error while some groups that this broker coordinates are being loaded."""
+        self._log.check_loaded()
+
     def list(self) -> list[AnyGroup]:
-        """All groups, sorted by name."""
+        """All groups that this broker coordinates, sorted by name."""
         return sorted(self._all(), key=lambda group: group.name)
 
     def get(self, name: str) -> AnyGroup:

@@ -33,6 +33,8 @@ from flymq.model.errors import (
     CoordinatorUnavailable,
     FlyMQError,
     NotCoordinator,
+    NotEnoughReplicas,
+    NotLeader,
     PartitionOffline,
     StorageError,
 )
@@ -138,6 +140,12 @@ class StateLog(Generic[T]):
             return CoordinatorOffline(partition.log.failure.message)
         return CoordinatorLoading(f"{name} is being loaded")
 
+    def check_loaded(self) -> None:
+        """Raise an error while a partition led here is being loaded: a list of what is in the tables would lack it."""
+        for number in self.led():
+            if number not in self._tables and isinstance(error := self._why_missing(number), CoordinatorLoading):
+                raise error
+
     def tables(self) -> Iterator[T]:
         """Yield the tables served here, sorted by partition."""
         for number in sorted(self._tables):
@@ -192,20 +200,51 @@ class StateLog(Generic[T]):
 
     def write(self, number: int, entries: Sequence[Entry]) -> Safe:
         """Append, then apply. There is no `await` between a decision and this."""
-        table = self._tables[number]
+        table, partition = self._tables[number], self.partition(number)
         table.check(entries)
         batch = encode_entries(entries, now_ms=self._clock.now_ms())
         try:
-            written = self.partition(number).append(batch, Acks.ALL)
-        except StorageError as error:  # nothing is applied: the client can retry
-            message = f"{self.topic}-{number} cannot be written: {error.message}"
+            written = partition.append(batch, Acks.ALL)
+        except NotLeader as error:
+            raise NotCoordinator(error.message) from error
+        except (StorageError, NotEnoughReplicas) as error:  # nothing is applied: the client can retry
+            message = f"{partition.name} cannot be written: {error.message}"
             raise CoordinatorUnavailable(message, hint=error.hint) from error
         table.apply(entries)
-        return written.safe
+        return _of_coordinator(partition, written.safe)
 
     def safe(self, number: int) -> Safe:
-        """Return when everything written so far to this partition is durable."""
-        return self.partition(number).safe()
+        """Return when everything written so far to this partition is durable, and committed by its replicas.
+
+        Also for reads: what a broker that was replaced had not committed is gone, and must not have been shown.
+        """
+        partition = self.partition(number)
+        return _of_coordinator(partition, partition.safe())
+
+    def replicated(self, number: int) -> Safe:
+        """Return when everything written so far survives the loss of this broker; at once if it is the only replica."""
+        return None if self.partition(number).replication is None else self.safe(number)
+
+
+def _of_coordinator(partition: Partition, safe: Safe) -> Safe:
+    """Return `safe`, which fails with an error of the coordinator if another broker leads before that."""
+    if safe is None or partition.replication is None:
+        return safe
+    coordinated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(future: asyncio.Future[None]) -> None:
+        if coordinated.done():
+            return
+        if future.cancelled():
+            coordinated.cancel()
+        elif (error := future.exception()) is None:
+            coordinated.set_result(None)
+        else:
+            coordinated.set_exception(NotCoordinator(error.message) if isinstance(error, NotLeader) else error)
+            coordinated.exception()  # mark it as retrieved: the client may be gone
+
+    safe.add_done_callback(done)
+    return coordinated
 
 
 Belongs = Callable[[Key], bool]

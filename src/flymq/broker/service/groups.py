@@ -261,10 +261,13 @@ class Groups:
         now_ms = self._clock.now_ms()
         return {name: OffsetValue(new.offset, new.leader_epoch, new.metadata, now_ms) for name, new in offsets.items()}
 
-    def committed(self, caller: Caller, group: str) -> Mapping[TopicPartition, OffsetValue]:
-        """Return the committed offsets of a group; none if it is unknown."""
+    def committed(self, caller: Caller, group: str) -> tuple[Mapping[TopicPartition, OffsetValue], Safe]:
+        """Return the committed offsets of a group, none if it is unknown; and when they may be shown.
+
+        A commit takes effect before it is durable. Shown then, it could be gone after a crash: offsets would go back.
+        """
         self._check_describe(caller, group)
-        return self._coordinator.committed(group)
+        return self._coordinator.committed(group), self._coordinator.safe(group)
 
     def is_stable(self, caller: Caller, group: str, partitions: Sequence[TopicPartition] | None) -> bool:
         """Return whether no open transaction has offsets of these partitions."""
@@ -305,7 +308,8 @@ class Groups:
     # --- administration
 
     def all(self, caller: Caller) -> list[GroupSummary]:
-        """Return all groups, sorted by name."""
+        """Return the groups that this broker coordinates, sorted by name. Those of others are known to them alone."""
+        self._coordinator.check_loaded()
         return [
             GroupSummary(group.name, group.state, group.kind, _type_of(group), len(group.members))
             for group in self._coordinator.list()

@@ -16,7 +16,7 @@ from math import ceil
 
 from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, PendingFetch
 from flymq.broker.replicas.partition import PartitionRead, View
-from flymq.broker.safety import Safe
+from flymq.broker.safety import Safe, wait_safe
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.groups import Committer, Groups, NewOffset, OffsetValue, WantedMember
 from flymq.broker.service.records import EARLIEST, Fetched, Records
@@ -205,8 +205,10 @@ class Member(Reader):
             self._members.renamed(self, joined.member_id)
         self.generation = joined.generation
         assignment = await groups.sync_partitions(self.caller, self.group, self.committer)
-        committed = groups.committed(self.caller, self.group)
-        self.positions = {name: self._start(name, committed.get(name)) for name in assignment}
+        committed, safe = groups.committed(self.caller, self.group)
+        starts = {name: committed.get(name) for name in assignment}
+        await wait_safe(safe)
+        self.positions = {name: self._start(name, start) for name, start in starts.items()}
 
     def _start(self, name: TopicPartition, committed: OffsetValue | None) -> int:
         """Return the positions: its own in partitions it keeps, else the committed offset of the group."""

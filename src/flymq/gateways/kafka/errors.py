@@ -130,6 +130,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     errors.TransactionAborted: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.TransactionNotFound: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     errors.TransactionInProgress: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.StaleConnection: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,

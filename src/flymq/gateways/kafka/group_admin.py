@@ -52,6 +52,8 @@ def describe_groups(
             # Older versions report an unknown group as DEAD.
             code = code_of(error) if version >= _UNKNOWN_IS_AN_ERROR_FROM else ErrorCode.NONE
             groups.append(description.DescribedGroup(code, error.message, name, STATES[GroupState.DEAD]))
+        except FlyMQError as error:
+            groups.append(description.DescribedGroup(code_of(error), error.message, name))
     return description.DescribeGroupsResponse(groups=groups)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
+from flymq.broker.safety import Safe, outcome_of, wait_safe
 from flymq.broker.service.groups import Committer, NewOffset, OffsetValue
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
@@ -48,7 +49,16 @@ def offset_commit(
             for topic in request.topics
         ]
     )
-    return response if safe is None else AnswerLater(safe, lambda _: response)
+    if safe is None:
+        return response
+
+    def answer(error: FlyMQError | None) -> commits.OffsetCommitResponse:
+        for topic in response.topics if error is not None else ():
+            for part in topic.partitions:
+                part.error_code = part.error_code or code_of(error)
+        return response
+
+    return AnswerLater(outcome_of(safe), answer)
 
 
 def _resolve_ids(connection: KafkaConnection, topics: Iterable[Any]) -> set[bytes]:
@@ -76,16 +86,18 @@ def to_offsets(topics: Iterable[Any]) -> dict[TopicPartition, NewOffset]:
 
 def offset_fetch(
     connection: KafkaConnection, request: fetches.OffsetFetchRequest, version: int
-) -> fetches.OffsetFetchResponse:
+) -> fetches.OffsetFetchResponse | AnswerLater | Coroutine[Any, Any, fetches.OffsetFetchResponse]:
     if version >= _MANY_GROUPS_FROM:
-        return fetches.OffsetFetchResponse(
-            groups=[
-                _fetch_group(connection, group, by_id=version >= _TOPIC_IDS_FROM, require_stable=request.require_stable)
-                for group in request.groups
-            ]
-        )
-    found = _committed(connection, request.group_id, _asked(request.topics), request.require_stable)
-    return fetches.OffsetFetchResponse(
+        by_id = version >= _TOPIC_IDS_FROM
+        fetched = [
+            _fetch_group(connection, group, by_id=by_id, require_stable=request.require_stable)
+            for group in request.groups
+        ]
+        if all(safe is None for _, safe in fetched):
+            return fetches.OffsetFetchResponse(groups=[group for group, _ in fetched])
+        return _when_safe(fetched)
+    found, safe = _committed(connection, request.group_id, _asked(request.topics), request.require_stable)
+    response = fetches.OffsetFetchResponse(
         topics=[
             fetches.OffsetFetchResponseTopic(
                 topic, [fetches.OffsetFetchResponsePartition(*part) for part in partitions]
@@ -93,24 +105,41 @@ def offset_fetch(
             for topic, partitions in found.items()
         ]
     )
+    return response if safe is None else AnswerLater(safe, lambda _: response)
+
+
+Fetched = tuple[fetches.OffsetFetchResponseGroup, Safe]
+"""The offsets of a group, and when they may be shown."""
+
+
+async def _when_safe(fetched: list[Fetched]) -> fetches.OffsetFetchResponse:
+    groups = []
+    for group, safe in fetched:
+        try:
+            await wait_safe(safe)
+            groups.append(group)
+        except FlyMQError as error:
+            groups.append(fetches.OffsetFetchResponseGroup(group.group_id, error_code=code_of(error)))
+    return fetches.OffsetFetchResponse(groups=groups)
 
 
 def _fetch_group(
     connection: KafkaConnection, group: fetches.OffsetFetchRequestGroup, *, by_id: bool, require_stable: bool
-) -> fetches.OffsetFetchResponseGroup:
+) -> Fetched:
     try:
         connection.service.groups.check_reader(
             connection.caller, group.group_id, group.member_id or "", group.member_epoch
         )
     except FlyMQError as error:
-        return fetches.OffsetFetchResponseGroup(group.group_id, error_code=code_of(error))
+        return fetches.OffsetFetchResponseGroup(group.group_id, error_code=code_of(error)), None
     asked = group.topics
     topics = []
     if by_id and asked is not None:
         unknown = _resolve_ids(connection, asked)
         topics += [_unknown_topic(topic) for topic in asked if topic.topic_id in unknown]
         asked = [topic for topic in asked if topic.topic_id not in unknown]
-    for name, parts in _committed(connection, group.group_id, _asked(asked), require_stable).items():
+    found, safe = _committed(connection, group.group_id, _asked(asked), require_stable)
+    for name, parts in found.items():
         topic = connection.service.topics.find(connection.caller, name)
         if not by_id or topic is not None:
             topics.append(
@@ -120,7 +149,7 @@ def _fetch_group(
                     [fetches.OffsetFetchResponsePartitions(*part) for part in parts],
                 )
             )
-    return fetches.OffsetFetchResponseGroup(group.group_id, topics)
+    return fetches.OffsetFetchResponseGroup(group.group_id, topics), safe
 
 
 def _unknown_topic(topic: fetches.OffsetFetchRequestTopics) -> fetches.OffsetFetchResponseTopics:
@@ -143,10 +172,10 @@ Found = tuple[int, int, int, str, int]
 
 def _committed(
     connection: KafkaConnection, group: str, asked: list[TopicPartition] | None, require_stable: bool
-) -> Mapping[str, list[Found]]:
-    """Return the committed offsets of a group by topic; none if it is unknown."""
+) -> tuple[Mapping[str, list[Found]], Safe]:
+    """Return the committed offsets of a group by topic, none if it is unknown; and when they may be shown."""
     groups = connection.service.groups
-    committed = groups.committed(connection.caller, group)
+    committed, safe = groups.committed(connection.caller, group)
     found: dict[str, list[Found]] = {}
     for name in sorted(committed) if asked is None else asked:
         value = committed.get(name, OffsetValue(_NO_OFFSET))
@@ -154,4 +183,4 @@ def _committed(
         if require_stable and not groups.is_stable(connection.caller, group, [name]):
             part = (name.partition, _NO_OFFSET, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
         found.setdefault(name.topic, []).append(part)
-    return found
+    return found, safe

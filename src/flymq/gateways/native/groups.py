@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-from flymq.broker.safety import wait_safe
+from flymq.broker.safety import Safe, wait_safe
 from flymq.broker.service.groups import NO_OFFSET, Committer, GroupPosition, NewOffset, OffsetValue, WantedMember
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.native.connection import NativeConnection
@@ -96,28 +96,31 @@ def commit_answer(
 
 def fetch_offsets(
     connection: NativeConnection, request: wire.FetchOffsets
-) -> wire.FetchOffsetsAnswer | Coroutine[Any, Any, wire.FetchOffsetsAnswer]:
+) -> wire.FetchOffsetsAnswer | AnswerLater | Coroutine[Any, Any, wire.FetchOffsetsAnswer]:
     names = None
     if request.partitions is not None:
         names = [TopicPartition(part.topic, part.partition) for part in request.partitions]
     if request.require_stable and not connection.service.groups.is_stable(connection.caller, request.group, names):
         return _fetch_stable_offsets(connection, request.group, names)
-    return _fetch_offsets(connection, request.group, names)
+    answer, safe = _fetch_offsets(connection, request.group, names)
+    return answer if safe is None else AnswerLater(safe, lambda _: answer)
 
 
 async def _fetch_stable_offsets(
     connection: NativeConnection, group: str, names: list[TopicPartition] | None
 ) -> wire.FetchOffsetsAnswer:
     await connection.service.groups.until_stable(connection.caller, group, names)
-    return _fetch_offsets(connection, group, names)
+    answer, safe = _fetch_offsets(connection, group, names)
+    await wait_safe(safe)
+    return answer
 
 
 def _fetch_offsets(
     connection: NativeConnection, group: str, names: list[TopicPartition] | None
-) -> wire.FetchOffsetsAnswer:
-    committed = connection.service.groups.committed(connection.caller, group)
+) -> tuple[wire.FetchOffsetsAnswer, Safe]:
+    committed, safe = connection.service.groups.committed(connection.caller, group)
     wanted = sorted(committed) if names is None else names
-    return wire.FetchOffsetsAnswer(partitions=[_committed(name, committed.get(name)) for name in wanted])
+    return wire.FetchOffsetsAnswer(partitions=[_committed(name, committed.get(name)) for name in wanted]), safe
 
 
 def _committed(name: TopicPartition, value: OffsetValue | None) -> wire.CommittedOffset:
