@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from flymq.model.errors import StaleConnection
 
+NAMES_MAX = 100_000
+"""The least recently used are forgotten: a broker that only leads partitions does not learn that an id is unused."""
+
 
 class RequestOrder:
     """The newest connection of the current producer of each transactional id."""
@@ -26,7 +29,10 @@ class RequestOrder:
         newest = self._newest.get(name, connection)
         if connection < newest:
             raise StaleConnection(f"the producer {name!r} has used a newer connection")
-        self._newest[name] = connection
+        self._newest.pop(name, None)
+        self._newest[name] = connection  # the last one used is the last one
+        if len(self._newest) > NAMES_MAX:
+            del self._newest[next(iter(self._newest))]
 
     def forget(self, name: str) -> None:
         self._newest.pop(name, None)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 
 from msgspec.structs import replace
 
@@ -29,6 +28,7 @@ from flymq.coordination.entries import (
     TransactionState,
     TransactionValue,
 )
+from flymq.model.coordinators import Joining as Joining
 from flymq.model.errors import (
     InvalidTransactionState,
     ProducerFenced,
@@ -54,17 +54,6 @@ class TransactionLimits:
     """How long an unused transactional id is kept."""
     query_idle_ms_max: int = 365 * 24 * 60 * 60_000
     """How long the last batch of an unused query is kept."""
-
-
-class Joining(Enum):
-    """How a partition or group becomes part of a transaction."""
-
-    ANNOUNCED = "announced"
-    """By a request of its own, before anything is written to it: Kafka clients without KIP-890."""
-    WRITTEN = "written"
-    """By the first write to it, in a transaction that has begun: FlyMQ's own protocol."""
-    BEGINS = "begins"
-    """By the first write to it, which begins the transaction if none is open: Kafka clients with KIP-890."""
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -329,19 +318,38 @@ def decide_complete(name: str, value: TransactionValue, *, now_ms: int) -> list[
     return [(TransactionKey(name), completed)]
 
 
-def marker_epoch(value: TransactionValue) -> int:
-    """Return the epoch of the markers of this transaction: one more, so that they fence its late batches."""
-    assert value.successor is not None
-    return value.producer.epoch if value.successor == value.producer else value.producer.epoch + 1
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the partitions and groups of a transaction are told when it ends."""
+
+    producer: ProducerIdentity
+    marker_epoch: int
+    """The producer epoch of the markers."""
+    committed: bool
+    coordinator_epoch: int
 
 
-def needs_marker(value: TransactionValue, *, open_epoch: int | None) -> bool:
+def ending_of(value: TransactionValue, coordinator_epoch: int) -> Ending:
+    """Return the decided end of a transaction. Its markers have one epoch more, so that they fence its late batches."""
+    assert value.state.is_ending and value.successor is not None
+    producer = value.producer
+    marker_epoch = producer.epoch if value.successor == producer else producer.epoch + 1
+    return Ending(producer, marker_epoch, value.state is TransactionState.COMMITTING, coordinator_epoch)
+
+
+def needs_marker(ending: Ending, *, known_epoch: int | None, open_epoch: int | None, fences: bool) -> bool:
     """Whether a partition still needs the marker, by the epoch of the transaction this producer has open there.
 
     After a crash markers are written only where they are missing: a transaction that is open with another epoch is a
     later one, whose entry may have been lost.
+
+    `fences`: also where nothing was written, if the marker has a later epoch than the partition knows. A late batch is
+    refused by it then, also where a broker leads that has not heard of the coordinator that ended the transaction.
     """
-    return open_epoch == value.producer.epoch
+    if open_epoch is not None:
+        return open_epoch == ending.producer.epoch
+    is_later = known_epoch is None or known_epoch < ending.marker_epoch
+    return fences and is_later and ending.marker_epoch > ending.producer.epoch
 
 
 def _succeed(producer: ProducerIdentity, fresh_producer_id: int) -> ProducerIdentity:

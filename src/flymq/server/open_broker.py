@@ -27,9 +27,11 @@ from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.coordinators import Coordinators
+from flymq.broker.service.first_batches import FirstBatches
 from flymq.broker.service.gate import Gate
 from flymq.broker.service.groups import Groups as GroupService
 from flymq.broker.service.members import Members
+from flymq.broker.service.peer_transactions import PeerTransactions
 from flymq.broker.service.records import FetchLimits, Records
 from flymq.broker.service.service import Service
 from flymq.broker.service.settings import FileSetting, Settings
@@ -40,6 +42,7 @@ from flymq.broker.topic_notes import TopicNotes
 from flymq.cluster.brokers import Kept
 from flymq.cluster.catalog import Catalog
 from flymq.cluster.image import Image, TopicChange
+from flymq.cluster.peers import Peers
 from flymq.coordination.group import GroupLimits
 from flymq.coordination.groups import GroupTable
 from flymq.coordination.transaction_table import TransactionTable
@@ -136,7 +139,10 @@ async def open_broker(at: Workplace) -> tuple[Broker, ClusterMember | None]:
     if member is not None:
         replicas.topic_watchers.append(partial(_note_topic, at, headroom, notes, image))
     was_clean = not new_epochs and not any(replicas.offline(topic) for topic in image)
-    broker = await _coordinate(at, cluster_id, catalog, notes, image, replicas, flusher, headroom, was_clean=was_clean)
+    peers = None if member is None else member.peers
+    broker = await _coordinate(
+        at, cluster_id, catalog, notes, image, replicas, flusher, headroom, peers, was_clean=was_clean
+    )
     if member is not None:
         last_epoch = image.members.last_epoch(at.config.broker.id)
         member.directory = Directory(identity.directory_id, _kept(identity, last_epoch, _logs(replicas)))
@@ -232,6 +238,7 @@ async def _coordinate(  # noqa: PLR0913  # called once
     replicas: Replicas,
     flusher: Flusher,
     headroom: Headroom,
+    peers: Peers | None,
     *,
     was_clean: bool,
 ) -> Broker:
@@ -254,6 +261,7 @@ async def _coordinate(  # noqa: PLR0913  # called once
         host.clock,
         at.tasks,
         TransactionLimits(config.transactions.timeout_ms_max, config.transactions.id_retention_ms),
+        peers,
     )
     at.undo.callback(transactions.close)
     await transactions.open()
@@ -294,7 +302,9 @@ def _service(  # noqa: PLR0913  # called once
     limits = FetchLimits(config.limits.fetch_wait_ms_max, config.limits.fetch_bytes_max)
     slow_appends = SlowAppends(at.host.new_threads("records", 1), clock)
     at.undo.push_async_callback(slow_appends.close)
-    records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits, slow_appends)
+    first_batches = FirstBatches(transactions, slow_appends)
+    at.undo.push_async_callback(first_batches.close)
+    records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits, slow_appends, first_batches)
     group_service = GroupService(groups, records, gate, clock)
     members = Members(records, group_service, at.tasks)
 
@@ -312,6 +322,7 @@ def _service(  # noqa: PLR0913  # called once
         records,
         group_service,
         TransactionService(transactions, producer_ids, image, replicas, group_service, gate, clock),
+        PeerTransactions(transactions, gate),
         members,
         Settings(image, catalog, groups.consumers, gate, _file_settings(config), config.topics.defaults),
         ClientMetrics(image, catalog, gate, clock, at.host.entropy),

@@ -28,7 +28,7 @@ from flymq.metadata.served.messages import (
     to_wire,
 )
 from flymq.metadata.store import Event, EventBatch, Get, KeyValue, Put, modified_at
-from flymq.model.coordinators import CoordinatorKind
+from flymq.model.coordinators import CoordinatorKind, Joining
 from flymq.model.names import TopicPartition
 from flymq.record import _plain
 from flymq.record.batch import encode_batch
@@ -47,7 +47,8 @@ from flymq.wire.kafka.apis import CODECS
 from flymq.wire.kafka.codec import messages_of
 from flymq.wire.native.codec import encode_request
 from flymq.wire.native.framing import HEADER_SIZE
-from flymq.wire.native.messages import groups, push, records, session, topics, transactions
+from flymq.wire.native.messages import groups, peer_transactions, push, records, session, topics, transactions
+from flymq.wire.native.messages.fields import PartitionRef
 
 FOLDER = Path(__file__).parent.parent / "corpus"
 FOUND = "found-"
@@ -72,6 +73,17 @@ NATIVE = [
     groups.Commit(group="g", offsets=[groups.OffsetToCommit("t", 0, 9)]),
     groups.FetchOffsets(group="g"),
     groups.FindCoordinator(kind=CoordinatorKind.TRANSACTION, key="t"),
+    peer_transactions.JoinTransaction(
+        transactional_id="t", producer_id=1, producer_epoch=0, joining=Joining.WRITTEN, groups=["g"]
+    ),
+    peer_transactions.WriteMarkers(
+        producer_id=1,
+        producer_epoch=0,
+        marker_epoch=1,
+        coordinator_epoch=3,
+        committed=True,
+        partitions=[PartitionRef("t", 0)],
+    ),
     transactions.InitProducer(transactional_id="x"),
     transactions.CommitTxn(transactional_id="x", producer_id=1, producer_epoch=2),
     push.StopPush(subscription=1),

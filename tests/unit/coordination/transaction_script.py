@@ -26,8 +26,8 @@ from flymq.coordination.transactions import (
     decide_complete,
     decide_end,
     decide_init,
+    ending_of,
     find_ended,
-    marker_epoch,
     needs_marker,
 )
 from flymq.model.names import TopicPartition
@@ -202,9 +202,10 @@ class TransactionScript:
             if only and partition not in map(_partition, only):
                 continue
             opened = self.open.get(partition, {}).get(producer_id)
-            if needs_marker(value, open_epoch=opened):
+            ending = ending_of(value, coordinator_epoch=0)
+            if needs_marker(ending, known_epoch=opened, open_epoch=opened, fences=False):
                 del self.open[partition][producer_id]
-                yield f"marker at epoch {marker_epoch(value)} in {_show(partition)}"
+                yield f"marker at epoch {ending.marker_epoch} in {_show(partition)}"
             else:
                 yield f"no marker in {_show(partition)}"
         for group in value.groups:

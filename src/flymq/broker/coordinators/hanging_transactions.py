@@ -17,10 +17,8 @@ from flymq.coordination.transactions import EPOCH_MAX
 from flymq.host.clock import Clock
 from flymq.model.errors import (
     CoordinatorEpochFenced,
-    CoordinatorUnavailable,
     InvalidRequest,
     ProducerFenced,
-    TransactionInProgress,
 )
 from flymq.record.control import Marker, MarkerType
 
@@ -48,21 +46,13 @@ async def abort_in_partition(
         )
     if known.open_since is None:
         return
-    owner = transactions.find_owner(ProducerIdentity(known.producer_id, known.epoch))
-    if owner is not None:
-        name, value = owner
-        if value.state.is_ending:
-            raise TransactionInProgress(f"the transaction of {name!r} is being ended")
-        await transactions.abort(name)
+    if await transactions.abort_owned(ProducerIdentity(known.producer_id, known.epoch)):
         return
-    if not transactions.knows_all:
-        raise CoordinatorUnavailable(
-            f"producer {known.producer_id} may have a coordinator that is on another broker, or still loads",
-            hint="Retry once all partitions of the internal topics are served here.",
-        )
     if producer.epoch > min(known.epoch + 1, EPOCH_MAX + 1):
         raise InvalidRequest(f"producer {known.producer_id} is at epoch {known.epoch}, far from {producer.epoch}")
     logger.warning("%s: aborted the hanging transaction of producer %d", partition.name, known.producer_id)
     marker = Marker(MarkerType.ABORT, known.producer_id, producer.epoch, coordinator_epoch, clock.now_ms())
-    partition.append_marker(marker)
+    partition.check_leads()  # the coordinators were asked meanwhile
+    if partition.open_epoch(known.producer_id) == known.epoch:
+        partition.append_marker(marker)
     await wait_safe(partition.safe())

@@ -8,28 +8,34 @@ How a transaction ends; each step is durable before the next one:
 3. a marker in every partition, the offsets of every group;
 4. COMMITTED or ABORTED. If that is lost in a crash, step 3 is repeated where it is missing.
 
-A partition or group is added in `__transactions` before the first batch or offset is written to its own log. After a
-power failure the batch may be there without the entry. Then the batch was never acknowledged, and `open`, which looks
-for such batches and offsets, aborts them.
+A partition or group is added in `__transactions` before the first batch or offset is written to its own log. In a
+cluster, where another broker may coordinate, that is committed before the batch is written (first_writes.py). A broker
+without others does not wait for it, and looks for what a crash has left (interrupted_transactions.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from flymq.broker.coordinators.deadlines import Deadlines
+from flymq.broker.coordinators.first_writes import FirstWrites
 from flymq.broker.coordinators.groups import Committer, Groups, OffsetsToCommit
+from flymq.broker.coordinators.interrupted_transactions import InterruptedTransactions
+from flymq.broker.coordinators.markers import Markers
+from flymq.broker.coordinators.other_coordinators import OtherCoordinators
+from flymq.broker.coordinators.peers import Peers
 from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.state_log import Leadership, StateLog
+from flymq.broker.coordinators.transaction_ends import TransactionEnds
 from flymq.broker.replicas.partition import Partition, Written
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.safety import Safe, all_safe, wait_safe
 from flymq.cluster.image import Image
-from flymq.coordination.attempts import Attempt, decide_commit_attempts, decide_delete, home_of
+from flymq.coordination.attempts import Attempt, decide_commit_attempts, home_of
 from flymq.coordination.entries import Entry, ProducerIdentity, TransactionKey, TransactionState, TransactionValue
 from flymq.coordination.request_order import RequestOrder
 from flymq.coordination.transaction_table import TransactionTable
@@ -41,37 +47,34 @@ from flymq.coordination.transactions import (
     check_ongoing,
     check_producer,
     check_renewal,
-    decide_abort_left_open,
     decide_acknowledge,
     decide_add,
     decide_begin,
-    decide_complete,
     decide_end,
     decide_init,
-    decide_replace,
     find_ended,
     is_exhausted,
-    marker_epoch,
-    needs_marker,
 )
 from flymq.host.clock import Clock
 from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Tasks
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
+    CoordinatorUnavailable,
     FlyMQError,
-    FsyncFailed,
     InvalidRequest,
     InvalidTransactionState,
     InvalidTransactionTimeout,
     NotCoordinator,
     NotLeader,
     StorageError,
+    TransactionInProgress,
     TransactionNotFound,
 )
 from flymq.model.names import TopicPartition
-from flymq.record.control import Marker, MarkerType
 from flymq.record.header import Buffer, parse_header
+from flymq.wire.native.messages.fields import PartitionRef
+from flymq.wire.native.messages.peer_transactions import JoinTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +85,7 @@ _SETTLE_S = 5.0
 class Transactions:
     """The transactions that this broker coordinates."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # assembled once, in server/open_broker.py
         self,
         log: StateLog[TransactionTable],
         image: Image,
@@ -92,7 +95,9 @@ class Transactions:
         clock: Clock,
         tasks: Tasks,
         limits: TransactionLimits,
+        peers: Peers | None = None,
     ) -> None:
+        """`peers`: the other brokers of the cluster; None for a broker without others."""
         self._log = log
         self._image = image
         self._replicas = replicas
@@ -101,14 +106,21 @@ class Transactions:
         self._clock = clock
         self._tasks = tasks
         self._limits = limits
+        self._others = None if peers is None else OtherCoordinators(log, image, replicas.broker_id, clock, peers)
+        self.first_writes = FirstWrites()
+        self.markers = Markers(image, replicas, groups, self.first_writes, clock, peers)
+        """Ends transactions in the partitions and groups led here, also those that other brokers coordinate."""
         self._leadership = Leadership(log, replicas, tasks, self._loaded, self._resigned)
-        self._ending: dict[str, asyncio.Future[TransactionValue]] = {}
+        self._ends = TransactionEnds(log, self.markers, clock, tasks)
         self._open_until_s: dict[str, float] = {}
-        self.ended: Counter[TransactionState] = Counter()
-        """Transactions that ended since the start, by outcome, for metrics."""
         self._orders = {False: RequestOrder(), True: RequestOrder()}  # True: of produce requests
         self._deadlines = Deadlines(clock, self._look_at)
-        self._failures = FailureLog(logger, "the transaction %r cannot end yet, retrying")
+        self._failures = FailureLog(logger, "the transaction %r cannot be aborted yet, retrying")
+
+    @property
+    def ended(self) -> Mapping[TransactionState, int]:
+        """Transactions that ended since the start, by outcome, for metrics."""
+        return self._ends.completed
 
     # --- start
 
@@ -129,84 +141,22 @@ class Transactions:
         for name, _ in table:
             self._forget_order(name)
             self._open_until_s.pop(name, None)
-            if (ended := self._ending.pop(name, None)) is not None:
-                _fail(ended, error)
+            self._ends.resign(name, error)
 
     async def abort_interrupted(self, *, was_clean: bool) -> None:
-        """Abort transactions left open by a crash. Only if no other broker can coordinate one that is unknown here."""
+        """Abort transactions left open by a crash, on a broker without others."""
         await self._leadership.settled()
-        if not self._log.serves_all:
-            return
-        partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
-        for name, value in self._all():
-            is_left_open = name in partitions or name in groups
-            if is_left_open or (value.state is TransactionState.ONGOING and not was_clean):
-                fresh = await self._fresh_producer_id(name)
-                entries = decide_abort_left_open(
-                    name,
-                    value,
-                    fresh,
-                    partitions=partitions.get(name, []),
-                    groups=groups.get(name, []),
-                    now_ms=self._clock.now_ms(),
-                )
-                self._write(name, entries)
-        await self._settle(name for name, value in self._all() if value.state.is_ending)
-        await self._replace_overtaken()
-
-    async def _replace_overtaken(self) -> None:
-        """Replace producer ids of which partitions know later epochs: entries were lost, as from a salvaged log."""
-        owners = {value.producer.producer_id: (name, value) for name, value in self._all() if value.state.is_idle}
-        overtaken: dict[str, TransactionValue] = {}
-        for partition in self._replicas:
-            for producer in partition.log.producers.all():
-                name, value = owners.get(producer.producer_id, ("", None))
-                if value is not None and producer.epoch > value.producer.epoch:
-                    overtaken[name] = value
-        for name, value in overtaken.items():
-            logger.warning("%r has lost entries in %s: its producer gets a new id", name, self._log.topic)
-            fresh = await self._producer_ids.take()
-            if self._table(name).find(name) == value:
-                self._write(name, decide_replace(name, value, fresh, now_ms=self._clock.now_ms()))
+        if self._others is None:
+            interrupted = InterruptedTransactions(
+                self._log, self._replicas, self._groups, self._producer_ids, self._clock, self._settle
+            )
+            await interrupted.abort(was_clean=was_clean)
 
     async def _settle(self, names: Iterable[str]) -> None:
         """End these transactions. One that is blocked by a failed disk is retried, and does not block the start."""
         ends = [self._end_later(name) for name in names]
         if ends:
             await asyncio.wait(ends, timeout=_SETTLE_S)
-
-    def _find_open_partitions(self, was_clean: bool) -> dict[str, list[TopicPartition]]:
-        """Return partitions with transactions left open; abort those of unknown producers."""
-        owners = {value.producer: (name, value) for name, value in self._all()}
-        found: dict[str, list[TopicPartition]] = {}
-        for partition in self._replicas:
-            if not partition.leads:
-                continue
-            for producer in partition.log.producers.all():
-                if producer.open_since is None or partition.log.failure is not None:
-                    continue
-                identity = ProducerIdentity(producer.producer_id, producer.epoch)
-                if identity not in owners:
-                    partition.append_marker(self._marker(MarkerType.ABORT, identity, coordinator_epoch=0))
-                    continue
-                name, value = owners[identity]
-                if not value.state.is_ending and not (was_clean and partition.name in value.partitions):
-                    found.setdefault(name, []).append(partition.name)
-        return found
-
-    def _find_open_groups(self, was_clean: bool) -> dict[str, list[str]]:
-        """Return groups with pending offsets of transactions left open; drop those of unknown producers."""
-        owners = {value.producer: (name, value) for name, value in self._all()}
-        found: dict[str, list[str]] = {}
-        for group in self._groups.list():
-            for identity in group.offsets.waiting_for():
-                if identity not in owners:
-                    self._groups.end_transaction(group.name, identity, committed=False)
-                    continue
-                name, value = owners[identity]
-                if not value.state.is_ending and not (was_clean and group.name in value.groups):
-                    found.setdefault(name, []).append(group.name)
-        return found
 
     def close(self) -> None:
         self._deadlines.close()
@@ -253,22 +203,70 @@ class Transactions:
         for order in self._orders.values():
             order.forget(name)
 
-    def begin(self, name: str, producer: ProducerIdentity, *, keeps_epoch: bool = False) -> None:
-        """Begin a transaction. Not durable yet: one that is lost in a crash had not written anything."""
+    def begin(self, name: str, producer: ProducerIdentity, *, keeps_epoch: bool = False) -> Safe:
+        """Begin a transaction; return when the next coordinator would know of it, too.
+
+        Not durable yet on a broker without others: a transaction that is lost in a crash had not written anything.
+        """
         value = check_producer(name, self._table(name).find(name), producer)
         entries = decide_begin(name, value, keeps_epoch=keeps_epoch, now_ms=self._clock.now_ms())
         if entries:
             self._write(name, entries)
             self._watch(name, value.timeout_ms)
+        return self._log.replicated(self._number(name))
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether other brokers may coordinate transactions, or lead their partitions."""
+        return self._others is not None
+
+    def must_confirm(self, partition: Partition, producer: ProducerIdentity) -> bool:
+        """Whether a batch has to wait for the coordinator: the first one to this partition in a transaction."""
+        if self.first_writes.is_waiting(partition.name, producer.producer_id):
+            return True
+        return partition.open_epoch(producer.producer_id) != producer.epoch
+
+    async def confirm(
+        self, name: str, partition: Partition, producer: ProducerIdentity, joining: Joining
+    ) -> Callable[[], bool]:
+        """Wait until the coordinator has committed that the partition is part of the transaction.
+
+        Returns whether that still holds: see `FirstWrites.confirm`.
+        """
+        if partition.open_epoch(producer.producer_id) == producer.epoch:
+            return _is_open
+        ask = partial(self._join_anywhere, name, producer, joining, partitions=[partition.name])
+        return await self.first_writes.confirm(
+            partition.name, producer.producer_id, ask, lambda: partition.leader_epoch
+        )
 
     def produce(
-        self, name: str, partition: Partition, batches: Buffer, acks: Acks, joining: Joining, connection: int = 0
+        self,
+        name: str,
+        partition: Partition,
+        batches: Buffer,
+        acks: Acks,
+        joining: Joining,
+        connection: int = 0,
+        *,
+        holds: Callable[[], bool] | None = None,
     ) -> Written:
-        """Append a batch to an open transaction."""
-        header = parse_header(batches)
-        if not header.is_transactional:
-            raise InvalidRequest("the request has a transactional id, but the batch is not transactional")
-        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        """Append a batch to an open transaction.
+
+        `holds`: in a cluster, what `confirm` has returned for the first batch to a partition.
+        """
+        producer = producer_of(batches)
+        if partition.replication is not None and acks is Acks.LEADER:
+            acks = Acks.ALL  # nobody else waits for it before the transaction is committed
+        if self._others is not None:
+            if joining is Joining.ANNOUNCED:
+                self._orders[True].check(name, connection)
+            if partition.open_epoch(producer.producer_id) != producer.epoch and (holds is None or not holds()):
+                raise CoordinatorUnavailable(
+                    f"the transaction of {name!r} has ended meanwhile, or {partition.name} has a new leader",
+                    hint="Retry: the coordinator is asked again.",
+                )
+            return partition.append_in_transaction(batches, acks)
         if joining is Joining.ANNOUNCED:
             self.check_order(name, producer, connection, produces=True)
         joined = self.join(name, producer, joining, partitions=[partition.name])
@@ -276,6 +274,41 @@ class Transactions:
         if joined is not None:
             written.safe = all_safe((joined, written.safe))
         return written
+
+    async def _join_anywhere(
+        self,
+        name: str,
+        producer: ProducerIdentity,
+        joining: Joining,
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        groups: Sequence[str] = (),
+    ) -> None:
+        """Let the coordinator, whichever broker it is, make these part of the transaction."""
+        assert self._others is not None
+        here = partial(self.join_committed, name, producer, joining, partitions=partitions, groups=groups)
+        request = JoinTransaction(
+            transactional_id=name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            joining=joining,
+            partitions=[PartitionRef(*each) for each in partitions],
+            groups=list(groups),
+        )
+        await self._others.join(request, here=here)
+
+    async def join_committed(
+        self,
+        name: str,
+        producer: ProducerIdentity,
+        joining: Joining,
+        *,
+        partitions: Sequence[TopicPartition] = (),
+        groups: Sequence[str] = (),
+    ) -> None:
+        """Like `join`; return when no failover can lose it."""
+        self.join(name, producer, joining, partitions=partitions, groups=groups)
+        await wait_safe(self._log.safe(self._number(name)))
 
     def join(
         self,
@@ -316,7 +349,7 @@ class Transactions:
         entries = decide_add(name, value, partitions=partitions, groups=groups, now_ms=self._clock.now_ms())
         return self._write(name, entries) if entries else None
 
-    def commit_offsets(
+    async def commit_offsets(
         self,
         name: str,
         producer: ProducerIdentity,
@@ -325,13 +358,28 @@ class Transactions:
         offsets: OffsetsToCommit,
         joining: Joining = Joining.WRITTEN,
     ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """Commit offsets in the transaction; return the errors of some, and when the others are durable."""
-        joined = self.join(name, producer, joining, groups=[group])
-        errors, safe = self._groups.commit_in_transaction(group, committer, producer, offsets)
-        return errors, all_safe((joined, safe))
+        """Commit offsets in the transaction; return the errors of some, and when the others are durable.
+
+        Called on the coordinator of the group, which need not be that of the transaction.
+        """
+        if self._others is None:
+            joined = self.join(name, producer, joining, groups=[group])
+            errors, safe = self._groups.commit_in_transaction(group, committer, producer, offsets)
+            return errors, all_safe((joined, safe))
+        self._groups.check_coordinates(group)
+        with self.first_writes.queue(group, producer.producer_id) as before:
+            if before is not None:
+                await before
+            if not self._groups.has_pending(group, producer):
+                ask = partial(self._join_anywhere, name, producer, joining, groups=[group])
+                await self.first_writes.confirm(
+                    group, producer.producer_id, ask, partial(self._groups.leader_epoch, group)
+                )
+            return self._groups.commit_in_transaction(group, committer, producer, offsets)
 
     def known(self) -> list[tuple[str, TransactionValue]]:
-        """All transactional ids and their states, sorted by id."""
+        """All transactional ids that this broker coordinates and their states, sorted by id."""
+        self._log.check_loaded()
         return sorted(self._all(), key=lambda item: item[0])
 
     def get(self, name: str) -> TransactionValue:
@@ -341,17 +389,26 @@ class Transactions:
             raise TransactionNotFound(f"unknown transactional id {name!r}")
         return value
 
-    @property
-    def knows_all(self) -> bool:
-        """Whether a transaction that is unknown here is unknown everywhere."""
-        return self._log.serves_all
+    async def abort_owned(self, producer: ProducerIdentity) -> bool:
+        """Abort the open transaction of this producer, whichever broker coordinates it; False if none does."""
+        if self._others is not None:
+            return await self._others.abort_owned(producer, here=self.abort_owned_here)
+        found, looked_through = await self.abort_owned_here(producer)
+        if not found and len(looked_through) < self._log.partitions:
+            raise CoordinatorUnavailable(
+                f"producer {producer.producer_id} may have a coordinator that still loads", hint="Retry later."
+            )
+        return found
 
-    def find_owner(self, producer: ProducerIdentity) -> tuple[str, TransactionValue] | None:
-        """Return the transactional id whose open or ending transaction is this producer's, and its state."""
+    async def abort_owned_here(self, producer: ProducerIdentity) -> tuple[bool, set[int]]:
+        """Like `abort_owned`, if this broker coordinates it; also returns the partitions that were looked through."""
         for name, value in self._all():
             if value.producer == producer and not value.state.is_idle:
-                return name, value
-        return None
+                if value.state.is_ending:
+                    raise TransactionInProgress(f"the transaction of {name!r} is being ended")
+                await self.abort(name)
+                return True, set()
+        return False, {number for number in range(self._log.partitions) if self._log.find_table(number) is not None}
 
     # --- commit and abort
 
@@ -416,7 +473,12 @@ class Transactions:
         await asyncio.gather(*ending)
 
     def _all_written(self, value: TransactionValue) -> Safe:
-        """Return when all writes of the transaction are durable."""
+        """Return when all writes of the transaction are durable.
+
+        In a cluster they are when they are acknowledged.
+        """
+        if self._others is not None:
+            return None
         safe = [self._groups.safe(group) for group in value.groups]
         return all_safe([*safe, *(partition.safe() for partition in self._partitions(value))])
 
@@ -447,80 +509,8 @@ class Transactions:
 
     def _end_later(self, name: str) -> asyncio.Future[TransactionValue]:
         """Complete a decided end, whether or not the client still waits for it."""
-        ended = self._ending.get(name)
-        if ended is None:
-            ended = self._ending[name] = asyncio.get_running_loop().create_future()
-            self._open_until_s.pop(name, None)
-            self._tasks.spawn(f"end of the transaction {name}", self._run_end(name, ended))
-        return ended
-
-    async def _run_end(self, name: str, ended: asyncio.Future[TransactionValue]) -> None:
-        """Complete the end. If this broker resigns meanwhile, `ended` fails, and another broker completes it."""
-        if ended.done():
-            return
-        value = self._get(name)
-        try:
-            await self._until_written(name, value, ended)
-            if ended.done():
-                return
-        except (NotCoordinator, NotLeader) as error:  # another broker completes it
-            _fail(ended, error)
-            return
-        except FlyMQError as error:
-            _fail(ended, error)
-            raise
-        except BaseException:
-            ended.cancel()
-            raise
-        finally:
-            if self._ending.get(name) is ended:
-                del self._ending[name]
-        self.ended[value.state] += 1
-        if not ended.done():
-            ended.set_result(value)
-
-    async def _until_written(self, name: str, value: TransactionValue, ended: asyncio.Future[TransactionValue]) -> None:
-        """Write all parts of the end, and retry until they are durable: a full disk has room again some time."""
-        number = self._number(name)
-        while not ended.done():
-            try:
-                await wait_safe(self._log.safe(number))
-                await wait_safe(self._append_markers(value, self._log.leader_epoch(number)))
-                if not ended.done():
-                    await self._write_completion(name, value)
-                self._failures.succeeded(name)
-                return
-            except FsyncFailed:
-                raise
-            except (StorageError, NotLeader) as error:
-                self._failures.failed(name, error)
-                await asyncio.sleep(_RETRY_S)
-
-    async def _write_completion(self, name: str, value: TransactionValue) -> None:
-        last_batch = self._table(name).last_batch(home_of(name))
-        entries = decide_delete(name, value, last_batch=last_batch)
-        entries = entries or decide_complete(name, value, now_ms=self._clock.now_ms())
-        safe = self._write(name, entries)
-        if value.successor == value.producer:  # only this entry separates its next transaction from this one
-            await wait_safe(safe)
-
-    def _append_markers(self, value: TransactionValue, coordinator_epoch: int) -> Safe:
-        committed = value.state is TransactionState.COMMITTING
-        kind = MarkerType.COMMIT if committed else MarkerType.ABORT
-        identity = ProducerIdentity(value.producer.producer_id, marker_epoch(value))
-        marker = self._marker(kind, identity, coordinator_epoch)
-        safe: list[Safe] = []
-        for partition in self._partitions(value):
-            if needs_marker(value, open_epoch=partition.open_epoch(value.producer.producer_id)):
-                partition.append_marker(marker)
-            safe.append(partition.safe())
-        for group in value.groups:
-            self._groups.end_transaction(group, value.producer, committed=committed)
-            safe.append(self._groups.safe(group))
-        return all_safe(safe)
-
-    def _marker(self, kind: MarkerType, producer: ProducerIdentity, coordinator_epoch: int) -> Marker:
-        return Marker(kind, producer.producer_id, producer.epoch, coordinator_epoch, self._clock.now_ms())
+        self._open_until_s.pop(name, None)
+        return self._ends.complete(name)
 
     # --- timeouts
 
@@ -596,7 +586,13 @@ class Transactions:
         return self._log.write(self._number(name), entries)
 
 
-def _fail(ended: asyncio.Future[TransactionValue], error: FlyMQError) -> None:
-    if not ended.done():
-        ended.set_exception(error)
-        ended.exception()  # mark the exception as retrieved: nobody may be waiting
+def producer_of(batches: Buffer) -> ProducerIdentity:
+    """Return the producer of a transactional batch."""
+    header = parse_header(batches)
+    if not header.is_transactional:
+        raise InvalidRequest("the request has a transactional id, but the batch is not transactional")
+    return ProducerIdentity(header.producer_id, header.producer_epoch)
+
+
+def _is_open() -> bool:
+    return True

@@ -24,6 +24,8 @@ class Operation(Enum):
     ALTER_CONFIGS = "alter_configs"
     DESCRIBE_CONFIGS = "describe_configs"
     IDEMPOTENT_WRITE = "idempotent_write"
+    CLUSTER_ACTION = "cluster_action"
+    """What brokers ask of each other."""
 
 
 class Resource(Enum):

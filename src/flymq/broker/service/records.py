@@ -24,6 +24,7 @@ from flymq.broker.replicas.partition import Written as Written
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.caller import Caller
+from flymq.broker.service.first_batches import FirstBatches
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.skipped_batches import SkippedBatches
 from flymq.broker.service.slow_appends import SlowAppends
@@ -182,6 +183,7 @@ class Records:
         clock: Clock,
         limits: FetchLimits,
         slow_appends: SlowAppends,
+        first_batches: FirstBatches,
     ) -> None:
         self._image = image
         self._replicas = replicas
@@ -195,6 +197,7 @@ class Records:
         self._next_partition: dict[str, int] = {}
         self.skipped = SkippedBatches()
         self._slow_appends = slow_appends
+        self._first_batches = first_batches
 
     # --- write
 
@@ -217,12 +220,18 @@ class Records:
             try:
                 self._gate.check_write(caller, topic)
                 partition = self._replicas.get((topic, number))
+                if transactional_id and self._first_batches.must_queue(partition, batches):
+                    confirmed = partial(self._append, caller, partition, acks, transactional_id, joining)
+                    added = self._first_batches.add(transactional_id, partition, batches, joining, confirmed)
+                    unsafe.append((len(produced), added))
+                    produced.append(_QUEUED)
+                    continue
                 if slow.must_queue(partition, batches):
-                    append = partial(self._append, caller, partition, acks, transactional_id, joining)
+                    append = partial(self._append, caller, partition, acks, transactional_id, joining, None)
                     unsafe.append((len(produced), slow.add(partition, batches, append)))
                     produced.append(_QUEUED)
                     continue
-                written = self._append(caller, partition, acks, transactional_id, joining, batches)
+                written = self._append(caller, partition, acks, transactional_id, joining, None, batches)
             except FlyMQError as error:
                 self._accounts.failed(caller, error)
                 produced.append(error)
@@ -231,6 +240,8 @@ class Records:
                     unsafe.append((len(produced), written.safe))
                 produced.append(written)
         throttle_ms = max(self._accounts.produced(caller, size), slow.throttle_ms)
+        if transactional_id:
+            throttle_ms = max(throttle_ms, self._first_batches.throttle_ms)
         if not unsafe:
             return Produced(produced, throttle_ms)
         return Produced(produced, throttle_ms, Decision(produced, unsafe, partial(self._accounts.failed, caller)))
@@ -242,12 +253,15 @@ class Records:
         acks: Acks,
         transactional_id: str,
         joining: Joining,
+        holds: Callable[[], bool] | None,
         batches: Buffer,
     ) -> Written:
         if not transactional_id:
             written = partition.append(batches, acks)
         else:
-            written = self._transactions.produce(transactional_id, partition, batches, acks, joining, caller.connection)
+            written = self._transactions.produce(
+                transactional_id, partition, batches, acks, joining, caller.connection, holds=holds
+            )
         if not written.repeated:
             count = written.last_offset - written.base_offset + 1
             self._traffic.wrote(caller.protocol, partition.name.topic, count, len(batches))
@@ -303,7 +317,7 @@ class Records:
         self, caller: Caller, partition: Partition, batch: Buffer, acks: Acks, timestamp_ms: int
     ) -> tuple[Published, Acknowledged]:
         """Write a record once the thread has compressed it."""
-        append = partial(self._append, caller, partition, acks, "", Joining.WRITTEN)
+        append = partial(self._append, caller, partition, acks, "", Joining.WRITTEN, None)
         written = self._slow_appends.add(partition, batch, append)
         throttle_ms = max(self._accounts.produced(caller, len(batch)), self._slow_appends.throttle_ms)
         published = Published(partition.name, -1, timestamp_ms, throttle_ms)

@@ -16,6 +16,7 @@ from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
+from flymq.broker.service.peer_transactions import PeerTransactions
 from flymq.broker.service.records import Records
 from flymq.broker.service.settings import Settings
 from flymq.broker.service.topics import Topics
@@ -30,6 +31,7 @@ class Service:
     records: Records
     groups: Groups
     transactions: Transactions
+    peer_transactions: PeerTransactions
     members: Members
     settings: Settings
     client_metrics: ClientMetrics

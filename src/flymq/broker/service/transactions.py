@@ -9,7 +9,7 @@ from flymq.broker.coordinators.hanging_transactions import abort_in_partition
 from flymq.broker.coordinators.producer_ids import ProducerIds
 from flymq.broker.coordinators.transactions import Transactions as TransactionCoordinator
 from flymq.broker.replicas.replicas import Replicas
-from flymq.broker.safety import Safe
+from flymq.broker.safety import Safe, wait_safe
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
 from flymq.broker.service.groups import Groups, NewOffset
@@ -58,9 +58,10 @@ class Transactions:
         self._check_write(caller, name)
         return await self._coordinator.init(name, timeout_ms, renews=renews)
 
-    def begin(self, caller: Caller, name: str, producer: ProducerIdentity) -> None:
+    def begin(self, caller: Caller, name: str, producer: ProducerIdentity) -> Safe:
+        """Begin a transaction; return when every coordinator knows of it."""
         self._check_write(caller, name)
-        self._coordinator.begin(name, producer)
+        return self._coordinator.begin(name, producer)
 
     def check_partitions(
         self, caller: Caller, partitions: Sequence[TopicPartition]
@@ -100,7 +101,7 @@ class Transactions:
         self._check_all(caller, name, partitions)
         self._coordinator.join(name, producer, Joining.ANNOUNCED, partitions=partitions)
 
-    def commit_offsets(
+    async def commit_offsets(
         self,
         caller: Caller,
         name: str,
@@ -109,12 +110,14 @@ class Transactions:
         committer: Committer,
         offsets: Mapping[TopicPartition, NewOffset],
         joining: Joining = Joining.WRITTEN,
-    ) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
-        """Commit offsets in the transaction; return the errors of some, and when the others are durable."""
+    ) -> dict[TopicPartition, FlyMQError]:
+        """Commit offsets in the transaction, on the coordinator of the group; return the errors of some."""
         self._check_write(caller, name)
         self._gate.check(caller, Operation.READ, Resource.GROUP, group)
         values = self._groups.to_values(offsets)
-        return self._coordinator.commit_offsets(name, producer, group, committer, values, joining)
+        errors, safe = await self._coordinator.commit_offsets(name, producer, group, committer, values, joining)
+        await wait_safe(safe)
+        return errors
 
     async def end(
         self, caller: Caller, name: str, producer: ProducerIdentity, *, commit: bool, keeps_epoch: bool = False
@@ -135,7 +138,7 @@ class Transactions:
     # --- administration
 
     def all(self, caller: Caller, *, matching: str = "") -> list[tuple[str, TransactionValue]]:
-        """Return the transactional ids that match a pattern, or all, and their states, sorted by id."""
+        """Return the ids coordinated here that match a pattern, or all of them, and their states, sorted by id."""
         known = self._coordinator.known()
         if not matching:
             return known

@@ -14,9 +14,13 @@ from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
+    CoordinatorLoading,
+    CoordinatorOffline,
+    CoordinatorUnavailable,
     FlyMQError,
     InvalidRecord,
     InvalidTransactionState,
+    NotCoordinator,
     StaleConnection,
     TopicNotFound,
     TransactionAborted,
@@ -34,6 +38,8 @@ _ACKS = {acks.value: acks for acks in Acks}
 _ABORTABLE_FROM = 11
 _BEGINS_FROM = 12
 _BY_ID_FROM = 13
+_COORDINATOR_AWAY = (CoordinatorLoading, CoordinatorOffline, CoordinatorUnavailable, NotCoordinator)
+"""A transaction could not be verified."""
 
 
 def produce(connection: KafkaConnection, request: ProduceRequest, version: int) -> ProduceResponse | AnswerLater | None:
@@ -134,6 +140,8 @@ def _code(error: FlyMQError, version: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if isinstance(error, TransactionInProgress) and version < _BEGINS_FROM:
         return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients retry after this one only
+    if isinstance(error, _COORDINATOR_AWAY):
+        return ErrorCode.NOT_ENOUGH_REPLICAS  # clients do not expect errors of coordinators here, and retry after this
     return code_of(error)
 
 

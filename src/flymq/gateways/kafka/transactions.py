@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from flymq.broker.safety import Safe, all_safe
+from flymq.broker.safety import Safe, all_safe, outcome_of
 from flymq.broker.service.groups import Committer
 from flymq.broker.service.transactions import Joining, ProducerIdentity, TransactionState
-from flymq.gateways.connection import answer_when
+from flymq.gateways.connection import AnswerLater, answer_when
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.group_offsets import to_offsets
@@ -121,8 +121,13 @@ def add_partitions_to_txn(
         except FlyMQError as error:
             _refuse_late(connection, error)
             codes = dict.fromkeys(names, _code(error, names_fenced=version >= _FENCED_HAS_A_NAME_FROM))
-    response = partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(request.topics, codes))
-    return answer_when(safe, lambda: response)
+
+    def answer(error: FlyMQError | None) -> partitions_wire.AddPartitionsToTxnResponse:
+        found = codes if error is None else dict.fromkeys(names, code_of(error))
+        results = _results(request.topics, found)
+        return partitions_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+    return answer(None) if safe is None else AnswerLater(outcome_of(safe), answer)
 
 
 def _add_to_transactions(connection: KafkaConnection, request: partitions_wire.AddPartitionsToTxnRequest) -> Any:
@@ -197,15 +202,15 @@ def add_offsets_to_txn(connection: KafkaConnection, request: groups_wire.AddOffs
     return answer_when(safe, groups_wire.AddOffsetsToTxnResponse)
 
 
-def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffsetCommitRequest, version: int) -> Any:
+async def txn_offset_commit(
+    connection: KafkaConnection, request: offsets_wire.TxnOffsetCommitRequest, version: int
+) -> offsets_wire.TxnOffsetCommitResponse:
     begins = version >= _OFFSETS_BEGIN_FROM
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     committer = Committer(request.member_id, request.generation_id, request.group_instance_id or "")
     offsets = to_offsets(request.topics)
-    safe: Safe = None
-    errors: dict[TopicPartition, FlyMQError]
     try:
-        errors, safe = connection.service.transactions.commit_offsets(
+        errors = await connection.service.transactions.commit_offsets(
             connection.caller,
             request.transactional_id,
             producer,
@@ -229,8 +234,7 @@ def txn_offset_commit(connection: KafkaConnection, request: offsets_wire.TxnOffs
         )
         for topic in request.topics
     ]
-    response = offsets_wire.TxnOffsetCommitResponse(topics=topics)
-    return answer_when(safe, lambda: response)
+    return offsets_wire.TxnOffsetCommitResponse(topics=topics)
 
 
 async def end_txn(connection: KafkaConnection, request: EndTxnRequest, version: int) -> EndTxnResponse:
@@ -282,12 +286,12 @@ def list_transactions(
 def describe_transactions(
     connection: KafkaConnection, request: description.DescribeTransactionsRequest, _version: int
 ) -> description.DescribeTransactionsResponse:
-    known = dict(connection.service.transactions.all(connection.caller))
     found = []
     for name in request.transactional_ids:
-        value = known.get(name)
-        if value is None:
-            found.append(description.TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, name))
+        try:
+            value = connection.service.transactions.get(connection.caller, name)
+        except FlyMQError as error:
+            found.append(description.TransactionState(code_of(error), name))
             continue
         topics: dict[str, list[int]] = {}
         for topic, number in value.partitions:

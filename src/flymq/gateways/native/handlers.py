@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flymq.gateways.native import groups, peers, push, records, session, topics, transactions
+from flymq.gateways.native import groups, peer_transactions, peers, push, records, session, topics, transactions
 from flymq.gateways.native.connection import Handler
 from flymq.wire.native.opcodes import Opcode
 
@@ -45,4 +45,7 @@ HANDLERS: dict[int, Handler] = {
     Opcode.STOP_PUSH: push.stop_push,
     Opcode.JOIN_PEER: peers.join_peer,
     Opcode.REPLICA_FETCH: peers.replica_fetch,
+    Opcode.WRITE_MARKERS: peer_transactions.write_markers,
+    Opcode.JOIN_TRANSACTION: peer_transactions.join_transaction,
+    Opcode.ABORT_OWNED: peer_transactions.abort_owned,
 }

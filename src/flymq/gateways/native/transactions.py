@@ -21,9 +21,9 @@ async def init_producer(connection: NativeConnection, request: wire.InitProducer
     return wire.InitProducerAnswer(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 
-def begin(connection: NativeConnection, request: wire.BeginTxn) -> Done:
-    connection.service.transactions.begin(connection.caller, request.transactional_id, _producer(request))
-    return Done()
+def begin(connection: NativeConnection, request: wire.BeginTxn) -> Done | AnswerLater:
+    safe = connection.service.transactions.begin(connection.caller, request.transactional_id, _producer(request))
+    return Done() if safe is None else AnswerLater(safe, lambda _: Done())
 
 
 async def commit(connection: NativeConnection, request: wire.CommitTxn) -> wire.EndTxnAnswer:
@@ -43,8 +43,8 @@ async def _end(
     return wire.EndTxnAnswer(producer_id=successor.producer_id, producer_epoch=successor.epoch)
 
 
-def commit_offsets(connection: NativeConnection, request: wire.TxnCommitOffsets) -> CommitAnswer | AnswerLater:
-    errors, safe = connection.service.transactions.commit_offsets(
+async def commit_offsets(connection: NativeConnection, request: wire.TxnCommitOffsets) -> CommitAnswer:
+    errors = await connection.service.transactions.commit_offsets(
         connection.caller,
         request.transactional_id,
         _producer(request),
@@ -52,8 +52,7 @@ def commit_offsets(connection: NativeConnection, request: wire.TxnCommitOffsets)
         Committer(request.member, request.generation),
         to_offsets(request.offsets),
     )
-    answer = commit_answer(request.offsets, errors)
-    return answer if safe is None else AnswerLater(safe, lambda _: answer)
+    return commit_answer(request.offsets, errors)
 
 
 async def commit_attempts(connection: NativeConnection, request: wire.CommitAttempts) -> Done:

@@ -59,6 +59,9 @@ class Opcode(IntEnum):
     # between brokers only
     JOIN_PEER = 0x50
     REPLICA_FETCH = 0x51
+    WRITE_MARKERS = 0x52
+    JOIN_TRANSACTION = 0x53
+    ABORT_OWNED = 0x54
 
     DELIVER = 0xF0
     ERROR = 0xFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flymq.wire.native.messages import groups, peers, push, records, session, topics, transactions
+from flymq.wire.native.messages import groups, peer_transactions, peers, push, records, session, topics, transactions
 from flymq.wire.native.messages.fields import Message
 from flymq.wire.native.opcodes import Opcode
 
@@ -55,6 +55,9 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.STOP_PUSH: Operation(push.StopPush, session.Done),
     Opcode.JOIN_PEER: Operation(peers.JoinPeer, session.Done),
     Opcode.REPLICA_FETCH: Operation(peers.ReplicaFetch, peers.ReplicaFetchAnswer),
+    Opcode.WRITE_MARKERS: Operation(peer_transactions.WriteMarkers, peer_transactions.WriteMarkersAnswer),
+    Opcode.JOIN_TRANSACTION: Operation(peer_transactions.JoinTransaction, session.Done),
+    Opcode.ABORT_OWNED: Operation(peer_transactions.AbortOwned, peer_transactions.AbortOwnedAnswer),
 }
 
 UNASKED: dict[Opcode, type[Message]] = {

@@ -103,7 +103,7 @@ def test_readers_that_wait_for_stable_offsets_are_sent_to_the_new_coordinator() 
         await producer.init()
         await producer.begin()
         assert producer.identity is not None
-        _, safe = node.transactions.commit_offsets(
+        _, safe = await node.transactions.commit_offsets(
             "pay", producer.identity, "g", Committer(), {ORDERS[0]: OffsetValue(1)}
         )
         await wait_safe(safe)

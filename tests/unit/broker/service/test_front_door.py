@@ -18,6 +18,7 @@ from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
+from flymq.broker.service.peer_transactions import PeerTransactions
 from flymq.broker.service.records import NewRecord, Records
 from flymq.broker.service.service import Service
 from flymq.broker.service.settings import Settings
@@ -30,7 +31,18 @@ from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 
 CALLER = Caller("test")
-VERBS = (Topics, Records, Groups, Transactions, Members, Settings, ClientMetrics, Coordinators, OtherBrokers)
+VERBS = (
+    Topics,
+    Records,
+    Groups,
+    Transactions,
+    Members,
+    Settings,
+    ClientMetrics,
+    Coordinators,
+    PeerTransactions,
+    OtherBrokers,
+)
 WITHOUT_CALLER = {
     # what the service's own parts ask each other
     "Records.choose_partition",
@@ -73,7 +85,13 @@ def test_every_part_of_the_service_with_verbs_is_looked_at() -> None:
 
 @pytest.mark.parametrize("operation", Operation)
 def test_the_gate_lets_internal_topics_be_read_and_described_and_nothing_else(operation: Operation) -> None:
-    harmless = {Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.IDEMPOTENT_WRITE}
+    harmless = {
+        Operation.READ,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+        Operation.CLUSTER_ACTION,
+    }
     if operation in harmless:
         Gate().check(CALLER, operation, Resource.TOPIC, OFFSETS)
         return

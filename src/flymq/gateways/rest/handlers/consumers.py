@@ -21,6 +21,8 @@ from flymq.gateways.rest.http.problems import to_problem
 from flymq.gateways.rest.schema import shapes
 from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import OffsetResult, RecordShape
+from flymq.model.coordinators import CoordinatorKind
+from flymq.model.errors import NotCoordinator
 from flymq.model.names import TopicPartition
 
 _POLL_BYTES = 1 << 20
@@ -34,9 +36,21 @@ async def create_consumer(call: Call) -> Response:
     wanted = NewMember(
         call.path["group"], body.topics, body.session_timeout_ms, body.instance, POSITIONS[body.position]
     )
-    member = await call.service.members.add(call.caller, wanted)
+    try:
+        member = await call.service.members.add(call.caller, wanted)
+    except NotCoordinator as error:
+        raise _elsewhere(call, wanted.group) from error
     path = f"/api/v1/groups/{quote(member.group, safe='')}/consumers/{quote(member.member_id, safe='')}"
     return Response(msgspec.json.encode(_describe(member)), 201, {"Location": path}, JSON)
+
+
+def _elsewhere(call: Call, group: str) -> NotCoordinator:
+    """Return an error that names the broker on which the consumers of this group run."""
+    found = call.service.coordinators.find(call.caller, CoordinatorKind.GROUP, group, ("", 0))
+    return NotCoordinator(
+        f"the group {group!r} is coordinated by broker {found.broker_id} at {found.host}:{found.port}",
+        hint="Send the requests of its consumers to that broker.",
+    )
 
 
 async def describe_consumer(call: Call) -> shapes.ConsumerDescription:
