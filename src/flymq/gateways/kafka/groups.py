@@ -7,7 +7,7 @@ from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.waiting_heartbeats import WaitingHeartbeat, may_wait
-from flymq.model.errors import FlyMQError, MemberIdRequired
+from flymq.model.errors import CoordinatorLoading, FlyMQError, MemberIdRequired, NotCoordinator
 from flymq.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from flymq.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from flymq.wire.kafka.messages.leave_group import (
@@ -106,6 +106,8 @@ def _leave(connection: KafkaConnection, group: str, member: MemberIdentity) -> M
     try:
         instance = member.group_instance_id or ""
         connection.service.groups.leave(connection.caller, group, member.member_id, instance=instance)
+    except (NotCoordinator, CoordinatorLoading):
+        raise  # not an error of this member: the client looks for the coordinator
     except FlyMQError as error:
         code = code_of(error)
     return MemberResponse(member.member_id, member.group_instance_id, code)
