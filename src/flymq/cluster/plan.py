@@ -96,8 +96,10 @@ class StateChange:
     @property
     def relies_on(self) -> set[int]:
         """The brokers that must not have been restarted meanwhile: the new leader, and who has to replace others."""
-        replaced = set(self.before.replicas).difference(self.after.replicas)
-        return {*(() if self.elected is None else (self.elected,)), *(self.after.isr if replaced else ())}
+        elected = set() if self.elected is None else {self.elected}
+        if self.after.replicas == self.before.replicas or set(self.before.replicas).issubset(self.after.replicas):
+            return elected
+        return elected.union(self.after.isr)
 
     @property
     def is_unclean(self) -> bool:

@@ -7,7 +7,6 @@ a concurrent change is left out, without keeping the others from theirs.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -30,12 +29,12 @@ async def write_changes(
     store: MetadataStore, changes: Sequence[StateChange], roster: Roster, only_if: Sequence[Compare] = ()
 ) -> Written:
     """Make these changes, as far as they are still right. `roster`: the brokers that they were decided for."""
-    waiting = deque(_blocks(changes, TXN_OPS_MAX - len(only_if)))
+    blocks = _blocks(changes, TXN_OPS_MAX - len(only_if))
     written = Written()
 
     async def work() -> None:
-        while waiting:
-            await _write(store, waiting.popleft(), roster, only_if, written)
+        for block in blocks:  # shared: each takes the next one
+            await _write(store, block, roster, only_if, written)
 
     done = await asyncio.gather(*(work() for _ in range(_TXNS_AT_ONCE)), return_exceptions=True)
     for error in done:

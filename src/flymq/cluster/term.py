@@ -24,8 +24,8 @@ from flymq.model.errors import IndeterminateResult, MetadataUnavailable
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.2
-_CHANGES_AT_ONCE = 16 * TXN_OPS_MAX
-"""Decided before they are carried out: the first of very many partitions do not wait for the last."""
+_CHANGES_AT_ONCE = 100 * TXN_OPS_MAX
+"""Decided before they are carried out."""
 _LOOKS_PER_CHECK = 50
 """Partitions between two looks at the clock."""
 
@@ -185,12 +185,17 @@ class Term:
 
     async def _carry_out(self, changes: Sequence[StateChange]) -> int:
         """Change partitions. What met a concurrent change is left out: it is looked at again."""
-        written = await write_changes(self._store, changes, self._roster, only_if=[self._seat])
-        if elected := sum(change.elected is not None for change in written.changes):
-            logger.info("the leaders of %d partitions were elected", elected)
+        urgent_first = sorted(changes, key=lambda change: change.elected is None)  # who has no leader cannot wait
+        written = await write_changes(self._store, urgent_first, self._roster, only_if=[self._seat])
+        elected, slice_ = 0, TimeSlice()
         for change in written.changes:
-            if change.is_unclean:
-                self._on_unclean(change)
+            await slice_.yield_if_over()
+            if change.elected is not None:
+                elected += 1
+                if change.is_unclean:
+                    self._on_unclean(change)
+        if elected:
+            logger.info("the leaders of %d partitions were elected", elected)
         return written.revision
 
     @property
