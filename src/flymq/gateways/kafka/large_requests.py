@@ -29,6 +29,7 @@ SPLITS: dict[int, Split] = {
     Api.WRITE_TXN_MARKERS: Split(("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")),
     Api.DESCRIBE_PRODUCERS: Split(("topics", "partition_indexes"), ("topics", "partitions")),
     Api.ELECT_LEADERS: Split(("topic_partitions", "partitions"), ("replica_election_results", "partition_result")),
+    Api.ALTER_PARTITION_REASSIGNMENTS: Split(("topics", "partitions"), ("responses", "partitions")),
     Api.FIND_COORDINATOR: Split(("coordinator_keys",), ("coordinators",)),
     Api.DESCRIBE_GROUPS: Split(("groups",), ("groups",)),
     Api.DELETE_GROUPS: Split(("groups_names",), ("results",)),
