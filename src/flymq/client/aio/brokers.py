@@ -48,9 +48,10 @@ class Brokers:
         """Note the address that a broker advertises."""
         self._advertised[broker] = address
 
-    def known(self) -> list[int]:
-        """Return the ids of all brokers that metadata has told of."""
-        return sorted(self._advertised)
+    @property
+    def has_others(self) -> bool:
+        """Whether one broker can replace another."""
+        return len(self._advertised) > 1 or len(self._reached) > 1 or len(self._config.addresses) > 1
 
     def open_connection(self, broker: int) -> Connection | None:
         """Return the connection to this broker if it is open; do not wait."""

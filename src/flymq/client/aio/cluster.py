@@ -123,7 +123,9 @@ class Cluster:
         last: FlyMQError | None = None
         while True:
             try:
-                async with asyncio.timeout_at(None if within_s is None else deadline_s):
+                if within_s is None:
+                    return await attempt()
+                async with asyncio.timeout_at(deadline_s):
                     return await attempt()
             except TimeoutError:
                 raise last or RequestTimedOut(f"no broker answered in {within_s:g} s") from None
@@ -221,6 +223,8 @@ class Cluster:
 
     async def while_leading(self, leader: int, partitions: Sequence[tuple[str, int]], work: Awaitable[T]) -> T:
         """Wait for the leader of these partitions, but no longer than it leads any of them."""
+        if not self.brokers.has_others:
+            return await work
 
         async def is_replaced() -> bool:
             return not await self.leads_any(leader, partitions)

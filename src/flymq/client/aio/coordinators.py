@@ -91,7 +91,10 @@ class Coordinators:
         broker = await self._find(kind, key)
         try:
             sent = self._request(broker, request, answer, self._cluster.request_timeout_s + extra_timeout_s)
-            answered = await unless_replaced(sent, self._is_replaced(kind, key, broker))
+            if self._cluster.brokers.has_others:
+                answered = await unless_replaced(sent, self._is_replaced(kind, key, broker))
+            else:
+                answered = await sent
             _raise_errors_of_partitions(answered)
         except _MAY_HAVE_MOVED:
             self._known.pop((kind, _home(kind, key)), None)
