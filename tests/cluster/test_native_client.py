@@ -112,3 +112,49 @@ def test_a_producer_and_a_consumer_go_on_without_a_leader_that_is_paused(cluster
             cluster[leader].resume()
         assert read == [b"0", b"1"]
         assert cluster.leader_of("orders") != leader
+
+
+def test_transactions_are_whole_over_the_kill_of_their_coordinator(cluster: Brokers) -> None:
+    with FlyMQClient(cluster.addresses, acks="all") as client:
+        client.create_topic("orders", partitions=2, replication_factor=3)
+        sent: list[int] = []
+        for number in range(30):
+            with client.transaction("pay") as transaction:
+                if number == 10:
+                    kill_and_restart(cluster, coordinator_of(cluster, "__transactions", "pay"))
+                for _ in range(2):
+                    transaction.produce("orders", b"%d" % number, key=b"%d" % len(sent))
+                    sent.append(number)
+        read: list[int] = []
+        with client.consumer("orders") as consumer:
+            while len(read) < len(sent):
+                read += [int(record.value) for record in consumer.poll(10_000)]
+        assert sorted(read) == sent
+
+
+def test_offsets_committed_in_transactions_count_once_over_the_kill_of_the_group_coordinator(cluster: Brokers) -> None:
+    with FlyMQClient(cluster.addresses, acks="all") as client:
+        for topic in ("in", "out"):
+            client.create_topic(topic, partitions=2, replication_factor=3)
+        client.produce_batch("in", [b"%d" % number for number in range(40)])
+        consumer = client.consumer("in", group="movers", auto_commit=False)
+        moved = 0
+        while moved < 40:
+            records = consumer.poll(10_000, max_records=4)
+            if not records:
+                continue
+            with client.transaction("move") as transaction:
+                for record in records:
+                    transaction.produce("out", record.value)
+                if moved < 20 <= moved + len(records):
+                    kill_and_restart(cluster, coordinator_of(cluster, "__offsets", "movers"))
+                transaction.commit_consumed(consumer)
+            moved += len(records)
+        consumer.close()
+        read: list[int] = []
+        with client.consumer("out") as reader:
+            while len(read) < 40:
+                read += [int(record.value) for record in reader.poll(10_000)]
+        assert sorted(read) == list(range(40))
+        committed = client.admin.describe_group("movers").positions
+        assert sum(position.lag for position in committed) == 0
