@@ -44,6 +44,7 @@ class Log:
         self.appended: list[tuple[int, int, int]] = []  # broker, producer id and base sequence of each batch
         self.fetched: list[tuple[int, int, int]] = []  # broker, offset and leader epoch of each request
         self.values: list[bytes] = []
+        self.values_when_listed: list[bytes] | None = None  # what is there when a client asks for the end
         self.lost_answers: set[int] = set()  # brokers that append but do not say so
 
     def answer(self, broker: int, request: Message) -> Message | FlyMQError | None:
@@ -56,6 +57,8 @@ class Log:
                 return self._fetch(broker, request)
             case ListOffsets():
                 at = request.partitions[0].at
+                if self.values_when_listed is not None:
+                    self.values, self.values_when_listed = self.values_when_listed, None
                 offset = 0 if at == AT_EARLIEST else len(self.values)
                 return ListOffsetsAnswer(partitions=[OffsetFound("orders", 0, offset)])
         raise AssertionError(request)
@@ -182,6 +185,19 @@ async def test_a_new_leader_whose_log_is_still_shorter_resets_nothing():
         log.brokers.kill(0)
         await until(lambda: any(broker == 1 and offset == 3 for broker, offset, _ in log.fetched))
         log.values = [b"0", b"1", b"2", b"3"]
+        read += [record.value for record in await consumer.poll(HOUR_MS)]
+    assert read == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_position_that_the_leader_has_found_again_meanwhile_is_kept():
+    log = Log()
+    log.values = [b"0", b"1", b"2"]
+    async with log.client() as client:
+        consumer = client.consumer("orders", start="earliest")
+        read = [record.value for record in await consumer.poll(HOUR_MS)]
+        log.values, log.values_when_listed = [b"0"], [b"0", b"1", b"2", b"3"]
+        log.brokers.leaders = [(1, 1)]
+        log.brokers.kill(0)
         read += [record.value for record in await consumer.poll(HOUR_MS)]
     assert read == [b"0", b"1", b"2", b"3"]
 

@@ -356,6 +356,9 @@ class Fetcher:
                     *(cursor.name, position - end, end),
                 )
                 return end
+            first = await list_offsets(self._cluster, {cursor.name: AT_EARLIEST}, Isolation.READ_UNCOMMITTED)
+            if first[cursor.name].offset <= position:
+                return position  # the leader knows by now that it has it
         self._topic_ids[cursor.topic] = bytes(topic.topic_id)
         start = START_POSITIONS[self._config.start]
         return (await list_offsets(self._cluster, {cursor.name: start}, self._config.isolation))[cursor.name].offset
