@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tests.simulation.world import World, patiently
+from tests.simulation.world import Clients, patiently
 
 from flymq.client.aio.transaction import AsyncTransaction
 from flymq.model.errors import (
@@ -53,7 +53,7 @@ class Tried:
 
 
 async def run_producer(
-    world: World, name: str, number: int, partitions: list[TopicPartition], count: int
+    world: Clients, name: str, number: int, partitions: list[TopicPartition], count: int
 ) -> list[Tried]:
     """Run so many transactions; return what became of them. After an error it starts again, as another process."""
     history: list[Tried] = []
@@ -70,7 +70,7 @@ async def run_producer(
 
 
 async def run_transaction(
-    world: World, transaction: AsyncTransaction, tried: Tried, partitions: list[TopicPartition]
+    world: Clients, transaction: AsyncTransaction, tried: Tried, partitions: list[TopicPartition]
 ) -> None:
     chance, is_committing = world.chance, False
     try:
@@ -95,7 +95,7 @@ async def run_transaction(
         raise
 
 
-async def check_history(world: World, history: list[Tried], partitions: list[TopicPartition]) -> None:
+async def check_history(world: Clients, history: list[Tried], partitions: list[TopicPartition]) -> None:
     """Compare what readers of committed records see with what the producers were told."""
     await world.check_no_transaction_is_open("t", len(partitions))
     auditor = world.client("auditor")

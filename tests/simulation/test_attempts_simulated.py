@@ -9,13 +9,14 @@ from itertools import count
 
 import pytest
 from tests.simulation.producers import MUST_BEGIN_ANEW, TRANSACTION_TIMEOUT_MS
-from tests.simulation.world import World, patiently
+from tests.simulation.world import Clients, NewWorld, World, patiently
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.producer import AsyncProducer
 from flymq.client.aio.transaction import AsyncTransaction
 from flymq.client.settings import ProducerConfig
 from flymq.host.virtual_time import run
+from flymq.model.coordinators import CoordinatorKind
 from flymq.model.delivery import Acks
 from flymq.wire.native.messages.session import Done
 from flymq.wire.native.messages.transactions import AttemptToCommit, CommitAttempts
@@ -28,7 +29,7 @@ TASKS = 2
 class Query:
     """Writes batches as Spark does: again from the start when one fails, some attempts for nothing."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Clients) -> None:
         self._world = world
         self._driver = world.cluster("driver")
         self._executors = [world.cluster(f"executor-{task}") for task in range(TASKS)]
@@ -49,7 +50,7 @@ class Query:
                         await self._attempt(executor, batch, task)
                     listed.append(await self._attempt(executor, batch, task))
                 request = CommitAttempts(query="query", batch=batch, attempts=listed)
-                await patiently(self._driver.ask, request, Done)
+                await patiently(self._driver.coordinators.ask, CoordinatorKind.TRANSACTION, "query", request, Done)
                 return
             except MUST_BEGIN_ANEW:
                 continue
@@ -69,13 +70,13 @@ class Query:
             await producer.close()
 
 
-async def query_survives(seed: int) -> str:
-    world = World(seed)
+async def query_survives(seed: int, new_world: NewWorld = World) -> str:
+    world = new_world(seed)
     await world.start()
     await world.client("admin").create_topic("t", 3)
     query = asyncio.ensure_future(Query(world).run())
     await world.disturb(query)
-    await asyncio.sleep(10)
+    await asyncio.sleep(world.settle_s)
     auditor = world.client("auditor")
     written = Counter(value for values in (await world.read(auditor, "t")).values() for value in values)
     assert written == Counter(f"{batch}/{task}".encode() for batch in range(BATCHES) for task in range(TASKS))

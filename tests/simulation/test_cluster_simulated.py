@@ -10,6 +10,9 @@ from typing import Any, cast
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.test_attempts_simulated import query_survives
+from tests.simulation.test_groups_simulated import members_survive
+from tests.simulation.test_transactions_simulated import transactions_survive
 from tests.simulation.world import patiently
 
 from flymq.client.aio.client import AsyncFlyMQClient
@@ -77,3 +80,18 @@ def test_what_two_replicas_have_survives_the_power_failure_of_one(seed: int) -> 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_is_synced_on_two_replicas_survives_any_power_failure(seed: int) -> None:
     run(acknowledged_records_survive(10_000 + seed, persistence="fsync", loses_power="any"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_transaction_across_brokers_is_wholly_there_or_not_at_all(seed: int) -> None:
+    run(transactions_survive(seed, ClusterWorld))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_batch_of_a_query_is_written_to_the_cluster_exactly_once(seed: int) -> None:
+    run(query_survives(seed, ClusterWorld))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_group_on_a_cluster_copies_every_record_exactly_once(seed: int) -> None:
+    run(members_survive(seed, ClusterWorld))

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import pytest
 from tests.simulation.workers import GROUP, ToldWorker, Worker
-from tests.simulation.world import World, patiently
+from tests.simulation.world import NewWorld, World, patiently
 
 from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.coordination.assignors import ASSIGNORS
@@ -43,8 +43,10 @@ async def watch(client: AsyncFlyMQClient, all_read: asyncio.Event) -> None:
             all_read.set()
 
 
-async def groups_survive(seed: int, worker: type[Worker], assignors: Collection[str]) -> str:
-    world = World(seed)
+async def groups_survive(
+    seed: int, worker: type[Worker], assignors: Collection[str], new_world: NewWorld = World
+) -> str:
+    world = new_world(seed)
     chance = world.chance
     await world.start()
     admin = world.client("admin", acks="all")
@@ -57,7 +59,7 @@ async def groups_survive(seed: int, worker: type[Worker], assignors: Collection[
     all_read = asyncio.Event()
     everybody = asyncio.gather(watch(admin, all_read), *(each.run(all_read.is_set) for each in workers))
     await world.disturb(everybody)
-    await asyncio.sleep(10)
+    await asyncio.sleep(world.settle_s)
     auditor = world.client("auditor")
     copied = Counter(value for values in (await world.read(auditor, "out")).values() for value in values)
     expected = Counter(value for values in INPUT.values() for value in values)
@@ -67,8 +69,8 @@ async def groups_survive(seed: int, worker: type[Worker], assignors: Collection[
     return world.history
 
 
-async def members_survive(seed: int) -> str:
-    return await groups_survive(seed, Worker, ASSIGNORS)
+async def members_survive(seed: int, new_world: NewWorld = World) -> str:
+    return await groups_survive(seed, Worker, ASSIGNORS, new_world)
 
 
 async def told_members_survive(seed: int) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.simulation.kafka_producers import KafkaProducer
 from tests.simulation.producers import check_history, run_producer
-from tests.simulation.world import World
+from tests.simulation.world import NewWorld, World
 
 from flymq.coordination import transactions as rules
 from flymq.coordination.request_order import RequestOrder
@@ -20,9 +21,9 @@ SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "25"))
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
 
-async def transactions_survive(seed: int, *, fills_disk: bool = False) -> str:
+async def transactions_survive(seed: int, new_world: NewWorld = World) -> str:
     """Return the history of the world."""
-    world = World(seed, fills_disk=fills_disk)
+    world = new_world(seed)
     chance = world.chance
     await world.start()
     await world.client("admin").create_topic("t", len(PARTITIONS))
@@ -32,7 +33,7 @@ async def transactions_survive(seed: int, *, fills_disk: bool = False) -> str:
     )
     await world.disturb(everybody)
     history = [tried for tries in everybody.result() for tried in tries]
-    await asyncio.sleep(10)  # what was left open is given up meanwhile
+    await asyncio.sleep(world.settle_s)  # what was left open is given up meanwhile
     await check_history(world, history, PARTITIONS)
     await world.crash()
     await check_history(world, history, PARTITIONS)
@@ -47,7 +48,7 @@ def test_every_transaction_is_wholly_there_or_not_at_all(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_transaction_is_whole_though_the_disk_was_full_now_and_then(seed: int) -> None:
-    run(transactions_survive(1000 + seed, fills_disk=True))
+    run(transactions_survive(1000 + seed, partial(World, fills_disk=True)))
 
 
 async def kafka_transactions_survive(seed: int, *, is_disturbed: bool = True) -> None:
@@ -60,7 +61,7 @@ async def kafka_transactions_survive(seed: int, *, is_disturbed: bool = True) ->
     if is_disturbed:
         await world.disturb(everybody)
     history = [tried for tries in await everybody for tried in tries]
-    await asyncio.sleep(10)  # what late requests may have begun is given up meanwhile
+    await asyncio.sleep(world.settle_s)  # what late requests may have begun is given up meanwhile
     try:
         await check_history(world, history, PARTITIONS)
     finally:

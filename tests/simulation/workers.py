@@ -13,7 +13,7 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i32Timedelta
 from tests.simulation.kafka import KafkaLink
 from tests.simulation.producers import MUST_BEGIN_ANEW, TRANSACTION_TIMEOUT_MS
-from tests.simulation.world import BROKER, World, patiently
+from tests.simulation.world import BROKER, Clients, World, patiently
 
 from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.client.aio.consumer import AsyncConsumer
@@ -56,7 +56,7 @@ class StartedAgain(Exception):
 class Worker:
     """One member, on the SDK's consumer: as `client.transform` does it, but clumsy."""
 
-    def __init__(self, world: World, number: int, assignor: str, *, instance: str = "") -> None:
+    def __init__(self, world: Clients, number: int, assignor: str, *, instance: str = "") -> None:
         self.world = world
         self.name = f"worker-{number}"
         self.assignor = assignor
@@ -252,7 +252,7 @@ class ToldWorker(Worker):
             await asyncio.sleep(chance.expovariate(1 / 0.02))
 
 
-def check_assignments(world: World) -> None:
+def check_assignments(world: Clients) -> None:
     """No partition belongs to two members of the current generation."""
     for group in world.groups():
         if isinstance(group, Group):
@@ -260,7 +260,7 @@ def check_assignments(world: World) -> None:
             assert len(set(owned)) == len(owned), f"two members of generation {group.generation} own one partition"
 
 
-def check_holders(world: World) -> None:
+def check_holders(world: Clients) -> None:
     """No partition may be read by two members, nor by one while another is still giving it up."""
     for group in world.groups():
         if isinstance(group, ConsumerGroup):

@@ -32,6 +32,8 @@ from flymq.server.settings import load_config
 from flymq.wire.native.messages.records import AT_LATEST
 
 T = TypeVar("T")
+NewWorld = Callable[[int], Any]
+"""Makes a world of a seed: of one broker, or of several."""
 
 BROKER = "broker"
 ADDRESS = f"{BROKER}:9092"
@@ -54,6 +56,9 @@ PATIENT: ClientSettings = {
 
 class Clients:
     """Clients, the network to the brokers, and what the clients see."""
+
+    settle_s = 10.0
+    """After this time nothing of what clients have left behind is open."""
 
     def __init__(self, seed: int, address: str, expected_errors: tuple[str, ...] = ()) -> None:
         self.chance = random.Random(seed)
@@ -117,6 +122,10 @@ class Clients:
         for name in wanted:
             assert stable[name].offset == written[name].offset, f"a transaction is left open in {name}"
         await cluster.close()
+
+    def groups(self) -> list[AnyGroup]:
+        """The groups as the brokers have them, to look at what no client is told."""
+        raise NotImplementedError
 
     def leave(self) -> None:
         """Disconnect all clients."""
@@ -264,7 +273,6 @@ class World(Clients):
         self.check_errors()
 
     def groups(self) -> list[AnyGroup]:
-        """The groups as the broker has them, to look at what no client is told."""
         return [] if self.server is None else self.server.broker.groups.list()
 
 
