@@ -94,7 +94,7 @@ class _CpuTimes:
 
 def _serve(data_dir: str, settings: list[str]) -> int:
     flags: dict[str, Any] = dict(map(parse_assignment, settings))
-    flags |= {"broker.data_dir": data_dir, "broker.dev": True, "listener.port": 0, "listener.http_port": -1}
+    flags = {"listener.port": 0, "listener.http_port": -1, **flags, "broker.data_dir": data_dir, "broker.dev": True}
     collections = _Collections()
 
     def announce(server: Server) -> None:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks.deliveries import Courier
 from benchmarks.load import Stream
@@ -76,17 +76,19 @@ def process(
     command: Sequence[str | Path], port: int, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[Measured]:
     """Run a server that will listen on `port`, with its output in `folder`, until the block ends."""
-    with (folder / "output.log").open("wb") as output:
+    log = folder / "output.log"
+    with log.open("wb") as output:
         started = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=environment)
         try:
-            _await_port(started, port, folder)
+            await_port(started, port, log)
             yield Measured(started.pid, port)
         finally:
             started.terminate()
             started.wait()
 
 
-def _await_port(started: subprocess.Popen[bytes], port: int, folder: Path) -> None:
+def await_port(started: subprocess.Popen[Any], port: int, log: Path) -> None:
+    """Wait until the process listens; its output is in `log`."""
     deadline_s = time.monotonic() + _START_S_MAX
     while True:
         try:
@@ -94,7 +96,7 @@ def _await_port(started: subprocess.Popen[bytes], port: int, folder: Path) -> No
             return
         except OSError:
             if started.poll() is not None or time.monotonic() > deadline_s:
-                said = (folder / "output.log").read_text(errors="replace")[-2000:]
+                said = log.read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"{started.args!r} did not start:\n{said}") from None
             time.sleep(0.05)
 

@@ -77,15 +77,19 @@ class Kafka:
     def version(self) -> str:
         return VERSION
 
+    def command(self, properties: Path, heap: str = "1g") -> list[str]:
+        """Prepare the data directory that `properties` names; return what starts a broker."""
+        java = ["java", f"-Xms{heap}", f"-Xmx{heap}", "-cp", f"{self._jars}/*"]
+        formatting = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
+        subprocess.run(formatting, check=True, capture_output=True)
+        return [*java, "kafka.Kafka", str(properties)]
+
     @contextmanager
     def running(self, promise: Promise, folder: Path) -> Iterator[list[Contender]]:
         port = free_port()
         properties = folder / "server.properties"
         properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), data=folder / "data"))
-        java = ["java", "-Xms1g", "-Xmx1g", "-cp", f"{self._jars}/*"]
-        formatting = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
-        subprocess.run(formatting, check=True, capture_output=True)
-        with process([*java, "kafka.Kafka", str(properties)], port, folder) as measured:
+        with process(self.command(properties), port, folder) as measured:
             admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
             yield [Contender(self.name, _SETTINGS[promise], measured, lambda: _open(admin, port, promise))]
 

@@ -1,0 +1,242 @@
+"""The rows of a cluster, FlyMQ's beside Kafka's."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from benchmarks.cluster import measures
+from benchmarks.cluster.members import Running, flymq_cluster, kafka_cluster
+from benchmarks.cluster.producers import Librdkafka, Sdk, SingleProducer
+from benchmarks.cluster.topics import Topics
+from benchmarks.deliveries import Latency
+from benchmarks.figures import figure
+from benchmarks.measurement import load_row
+from benchmarks.peers.kafka import Kafka
+from benchmarks.row import Row, row
+
+T = TypeVar("T")
+_RATE = 500
+_PAUSE_AIMS = {"kill -9": "<= 2 s", "SIGSTOP": "<= 8 s", "SIGTERM": "<= 1 s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    rounds: int
+    messages: int
+    """Of a round at a fixed rate, or one at a time."""
+    batches: int
+    """Of 16 KB, to each of 12 partitions."""
+    width: int
+    """Partitions that a broker leads."""
+    changes: int
+    """Partitions that change their leader at once."""
+    warm_cpu_s: float
+    """Three JVMs, each of which needs 35 to 40 seconds until it is as fast as it gets."""
+
+
+FULL = Size(rounds=3, messages=2_500, batches=500, width=500, changes=1_000, warm_cpu_s=120.0)
+QUICK = Size(rounds=1, messages=100, batches=20, width=10, changes=20, warm_cpu_s=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """FlyMQ's cluster, and Kafka's if it is measured. Their rounds alternate."""
+
+    ours: Running
+    kafka: Running | None
+    size: Size
+
+    @property
+    def peer(self) -> str | None:
+        return None if self.kafka is None else self.kafka.name
+
+    def rounds(self, measure: Callable[[Running], T], count: int | None = None) -> tuple[list[T], list[T]]:
+        ours: list[T] = []
+        theirs: list[T] = []
+        for _ in range(count or self.size.rounds):
+            ours.append(measure(self.ours))
+            if self.kafka is not None:
+                theirs.append(measure(self.kafka))
+        return ours, theirs
+
+    def row(self, bench: str, unit: str, ours: list[float], theirs: list[float], target: str = "") -> Row:
+        beside = figure(theirs) if theirs else None
+        return row(bench, figure(ours), unit, peer=self.peer if theirs else None, peer_value=beside, target=target)
+
+
+def run(
+    quick: bool = False, *, with_kafka: bool | None = None, etcd: str | None = None, only: str | None = None
+) -> list[Row]:
+    """Measure everything, or one part; Kafka too unless it is a quick run."""
+    size = QUICK if quick else FULL
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
+        folder = Path(scratch)
+        with _clusters(folder / "shared", size, etcd, with_kafka=not quick if with_kafka is None else with_kafka) as pair:
+            for name, part in PARTS.items():
+                if only in (None, name):
+                    started_s = time.monotonic()
+                    rows += part(pair)
+                    print(f"cluster: {name} took {time.monotonic() - started_s:.0f} s", file=sys.stderr, flush=True)
+        if only in (None, LEADER_CHANGES):
+            (folder / "watched").mkdir()
+            with flymq_cluster(folder / "watched", etcd=etcd, is_watched=True) as watched:
+                Topics(watched).until_all_have_joined()
+                rows += _callbacks(watched, size)
+    return rows
+
+
+@contextmanager
+def _clusters(folder: Path, size: Size, etcd: str | None, *, with_kafka: bool) -> Iterator[Pair]:
+    with ExitStack() as stack:
+        for name in ("flymq", "kafka"):
+            (folder / name).mkdir(parents=True)
+        ours = stack.enter_context(flymq_cluster(folder / "flymq", etcd=etcd))
+        kafka: Running | None = None
+        if with_kafka and (reason := Kafka().missing()):
+            print(f"cluster: Kafka is left out: {reason}", file=sys.stderr)
+        elif with_kafka:
+            kafka = stack.enter_context(kafka_cluster(folder / "kafka"))
+            Topics(kafka).until_all_have_joined()
+            measures.warm_up(kafka, size.warm_cpu_s)
+        Topics(ours).until_all_have_joined()
+        yield Pair(ours, kafka, size)
+
+
+# --- the parts
+
+
+def _latency(pair: Pair) -> list[Row]:
+    rows = []
+    for partitions in (1, 12):
+
+        def measure(cluster: Running, partitions: int = partitions) -> Latency:
+            return _with(Librdkafka, cluster, partitions, pair.size.messages)
+
+        ours, theirs = pair.rounds(measure)
+        where = f"acks=all, {_RATE}/s, {partitions} partition{'s'[: partitions > 1]}"
+        for name, aim in (("p50_ms", "<= 1 ms"), ("p99_ms", "<= 5 ms")):
+            values = [[getattr(each, name) for each in side] for side in (ours, theirs)]
+            rows.append(pair.row(f"{where}, {name[:3]}", "ms", *values, target=aim))
+        own = [_with(Sdk, pair.ours, partitions, pair.size.messages) for _ in range(pair.size.rounds)]
+        for name in ("p50_ms", "p99_ms"):
+            rows.append(pair.row(f"{where}, SDK, {name[:3]}", "ms", [getattr(each, name) for each in own], []))
+    return rows
+
+
+def _with(make: Callable[[Running], SingleProducer], cluster: Running, partitions: int, messages: int) -> Latency:
+    producer = make(cluster)
+    try:
+        return measures.latency_at(cluster, producer, partitions=partitions, count=messages, rate=_RATE)
+    finally:
+        producer.close()
+
+
+def _throughput(pair: Pair) -> list[Row]:
+    ours, theirs = pair.rounds(lambda cluster: measures.batched(cluster, partitions=12, batches=pair.size.batches))
+    name = "produce, acks=all, 16 KB, 12 partitions"
+    cpu = [[load.cpu_s_per_million for load in side] for side in (ours, theirs)]
+    return [
+        load_row(name, ours, peer=pair.peer, beside=theirs, target="> Kafka"),
+        pair.row(f"{name}, all brokers", "CPU s/M", *cpu, target="< Kafka"),
+    ]
+
+
+def _followers(pair: Pair) -> list[Row]:
+    def measure(cluster: Running) -> list[measures.Costs]:
+        return measures.followers_cost(cluster, batches=4 * pair.size.batches, rounds=pair.size.rounds)
+
+    (ours,), theirs = pair.rounds(measure, 1)
+    sides = [[cost.ratio for cost in side] for side in (ours, *theirs)]
+    return [pair.row("leader CPU, 16 KB, two followers / none", "×", sides[0], sum(sides[1:], []), target="<= 1.8 ×")]
+
+
+def _width(pair: Pair) -> list[Row]:
+    size = pair.size
+
+    def measure(cluster: Running) -> measures.Costs:
+        return measures.width_cost(cluster, partitions=size.width, messages=size.messages, rounds=size.rounds)
+
+    ours, theirs = pair.rounds(measure, 1)
+    per_message = [[cost.less / size.messages * 1e6 for cost in side] for side in (ours, theirs)]
+    ratios = [[cost.ratio for cost in side] for side in (ours, theirs)]
+    return [
+        pair.row("leader CPU a message, one at a time, two followers", "µs", *per_message),
+        pair.row(f"leader CPU a message, {size.width} followed partitions / 1", "×", *ratios, target="<= 1.3 ×"),
+    ]
+
+
+def _scaling(pair: Pair) -> list[Row]:
+    """The load runs on the same cores: with two, three brokers and the load share them, and one leaves one to it."""
+
+    def measure(cluster: Running) -> list[tuple[float, float]]:
+        return measures.one_broker_and_three(cluster, batches=2 * pair.size.batches, rounds=pair.size.rounds)
+
+    (ours,), theirs = pair.rounds(measure, 1)
+    sides = [[three / one for three, one in side] for side in (ours, *theirs)]
+    alone = median(three for three, _ in ours)
+    return [
+        row("produce, no replicas, 16 KB, three brokers", alone, "msgs/s, load on the same cores"),
+        pair.row("three brokers / one, no replicas, 16 KB", "×", sides[0], sum(sides[1:], []), target=">= 1.6 ×"),
+    ]
+
+
+def _pauses(pair: Pair) -> list[Row]:
+    rows = []
+    for fault in measures.FAULTS:
+        ours, theirs = pair.rounds(lambda cluster, fault=fault: measures.write_pause(cluster, Librdkafka, fault))
+        rows.append(pair.row(f"longest write pause, {fault} of the leader", "s", ours, theirs, _PAUSE_AIMS[fault]))
+        own = [measures.write_pause(pair.ours, Sdk, fault) for _ in range(pair.size.rounds)]
+        rows.append(pair.row(f"longest write pause, {fault} of the leader, SDK", "s", own, []))
+    return rows
+
+
+def _leader_changes(pair: Pair) -> list[Row]:
+    """The last part: a broker stays dead."""
+
+    def measure(cluster: Running) -> measures.LeaderChanges:
+        return measures.leader_changes(cluster, partitions=pair.size.changes, before=lambda: None)[0]
+
+    ours, theirs = pair.rounds(measure, 1)
+    first, rest = ([[getattr(each, name) for each in side] for side in (ours, theirs)] for name in ("first_s", "rest_s"))
+    what = f"{ours[0].count} partitions lose their leader"
+    return [
+        pair.row(f"{what}: the first is led again after", "s", *first),
+        pair.row(f"{what}: from the first to the last", "s", *rest, target="<= 2 s"),
+    ]
+
+
+def _callbacks(watched: Running, size: Size) -> list[Row]:
+    def forget() -> None:
+        for member in watched.members.values():
+            member.take_longest()
+
+    changes, killed = measures.leader_changes(watched, partitions=size.changes, before=forget)
+    others = [member.take_longest() for number, member in watched.members.items() if number != killed]
+    what = f"{changes.count} partitions lose their leader: longest iteration of the loop"
+    return [
+        row(what, max(each.iteration_ms for each in others), "ms", target="<= 50 ms"),
+        row(f"{what}, CPU", max(each.iteration_cpu_ms for each in others), "ms"),
+    ]
+
+
+LEADER_CHANGES = "leader_changes"
+PARTS: dict[str, Callable[[Pair], list[Row]]] = {
+    "latency": _latency,
+    "throughput": _throughput,
+    "followers": _followers,
+    "scaling": _scaling,
+    "width": _width,
+    "pauses": _pauses,
+    LEADER_CHANGES: _leader_changes,
+}
