@@ -56,6 +56,7 @@ class Librdkafka:
         self._producer.poll(seconds)
 
     def close(self) -> None:
+        self._producer.purge()  # what is not acknowledged by now does not matter
         self._producer.flush(10)
 
 
@@ -77,4 +78,4 @@ class Sdk:
         time.sleep(seconds)
 
     def close(self) -> None:
-        self._client.close()
+        self._client.abort()  # what is not acknowledged by now does not matter

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from flymq.broker.prompt_future import PromptFuture
 from flymq.broker.replicas.partition import Partition, Slice
 from flymq.host.clock import Clock
 from flymq.model.errors import FlyMQError, OffsetOutOfRange
@@ -67,10 +68,10 @@ class _Followed:
 
 @dataclass(slots=True)
 class _WaitingFetch:
-    future: asyncio.Future[list[ReplicaRead]]
+    future: PromptFuture[list[ReplicaRead]]
     bytes_max: int
     told: list[ReplicaRead]
-    timer: asyncio.Handle
+    until_s: float
     is_due: bool = False
 
 
@@ -86,6 +87,7 @@ class ReplicaSession:
         self._ready: dict[ReplicaId, None] = {}  # in the order in which they are served
         self._failed: dict[ReplicaId, ReplicaRead] = {}
         self._waiting: _WaitingFetch | None = None
+        self._timer: asyncio.TimerHandle | None = None  # one for all fetches, not one for each: most do not wait long
 
     def change(self, positions: Iterable[tuple[ReplicaId, Position]], forgotten: Iterable[ReplicaId]) -> None:
         """Take in where the follower is now, and which partitions it does not copy any more."""
@@ -152,35 +154,48 @@ class ReplicaSession:
 
     # --- read
 
-    def fetch(self, *, bytes_max: int, wait_s: float) -> list[ReplicaRead] | asyncio.Future[list[ReplicaRead]]:
+    def fetch(self, *, bytes_max: int, wait_s: float) -> list[ReplicaRead] | PromptFuture[list[ReplicaRead]]:
         """Return the news, or a future of them if there are no records yet. An older fetch that waits is completed."""
         if (older := self._waiting) is not None:
             self._waiting = None
-            older.timer.cancel()
-            if not older.future.done():
-                older.future.set_result(older.told)
+            older.future.set_result(older.told)
         reads = self._read(bytes_max)
         if any(read.high_watermark < 0 or read.slice is not None for read in reads):
             return reads
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[ReplicaRead]] = loop.create_future()
-        self._waiting = _WaitingFetch(future, bytes_max, reads, loop.call_later(wait_s, self._complete))
-        return future
+        until_s = loop.time() + wait_s
+        self._waiting = _WaitingFetch(PromptFuture(), bytes_max, reads, until_s)
+        if self._timer is None or until_s < self._timer.when():
+            self._set_timer(until_s)
+        return self._waiting.future
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at_s, self._timed_out)
+
+    def _timed_out(self) -> None:
+        """Complete the fetch that has waited long enough. The timer may be that of an older one."""
+        timer, self._timer = self._timer, None
+        waiting = self._waiting
+        assert timer is not None
+        if waiting is None:
+            return
+        if waiting.until_s > timer.when():
+            self._set_timer(waiting.until_s)
+        else:
+            self._complete(waiting)
 
     def _has_news(self) -> None:
         """Complete the fetch that waits, after everything that is appended in this turn of the loop."""
         waiting = self._waiting
         if waiting is not None and not waiting.is_due:
             waiting.is_due = True
-            waiting.timer.cancel()
-            waiting.timer = asyncio.get_running_loop().call_soon(self._complete)
+            asyncio.get_running_loop().call_soon(self._complete, waiting)
 
-    def _complete(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is None:
-            return
-        waiting.timer.cancel()
-        if not waiting.future.done():
+    def _complete(self, waiting: _WaitingFetch) -> None:
+        if waiting is self._waiting:
+            self._waiting = None
             waiting.future.set_result(self._read(waiting.bytes_max, told=waiting.told))
 
     def _read(self, bytes_max: int, told: Iterable[ReplicaRead] = ()) -> list[ReplicaRead]:
@@ -219,8 +234,10 @@ class ReplicaSession:
         """The follower is gone."""
         if (waiting := self._waiting) is not None:
             self._waiting = None
-            waiting.timer.cancel()
             waiting.future.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for replica in list(self._followed):
             self._forget(replica)
 
