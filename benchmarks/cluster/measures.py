@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from benchmarks.cluster.members import Member, Running
@@ -106,17 +107,22 @@ def _load(
     return load
 
 
-def one_broker_and_three(cluster: Running, *, batches: int, rounds: int) -> list[tuple[float, float]]:
-    """Return messages/s to partitions of all brokers, and to as many of one, without replicas."""
-    topics, found = Topics(cluster), []
+class Rates(NamedTuple):
+    """Messages/s."""
+
+    three: float
+    one: float
+
+
+def one_broker_and_three(cluster: Running, *, batches: int) -> Rates:
+    """Load partitions of all brokers, and as many of one, without replicas."""
+    topics = Topics(cluster)
     with topics.topic(36, replicas=1, settings=_LIMITED) as topic:
         led = _led(topics.leaders(topic))
         spread = [number for numbers in led.values() for number in numbers[:2]]
         alone = max(led.values(), key=len)[: len(spread)]
-        for _ in range(rounds):
-            three, one = (_load(cluster, topics, topic, on, _BATCHES, batches, LEADER) for on in (spread, alone))
-            found.append((three.rate, one.rate))
-    return found
+        three, one = (_load(cluster, topics, topic, on, _BATCHES, batches, LEADER) for on in (spread, alone))
+        return Rates(three.rate, one.rate)
 
 
 def _led(leaders: Sequence[int]) -> dict[int, list[int]]:
@@ -129,20 +135,17 @@ def _led(leaders: Sequence[int]) -> dict[int, list[int]]:
 # --- what followers cost their leader
 
 
-def followers_cost(cluster: Running, *, batches: int, rounds: int) -> list[Costs]:
+def followers_cost(cluster: Running, *, batches: int) -> Costs:
     """Return the CPU time of a leader with two followers (acks=all), and of one with none (acks=1), for batches."""
     topics = Topics(cluster)
     with (
         topics.topic(1, replicas=3, settings=_LIMITED) as replicated,
         topics.topic(1, replicas=1, settings=_LIMITED) as alone,
     ):
-        return [
-            Costs(
-                _leader_cpu_s(cluster, topics, replicated, _BATCHES, batches, ALL),
-                _leader_cpu_s(cluster, topics, alone, _BATCHES, batches, LEADER),
-            )
-            for _ in range(rounds)
-        ]
+        return Costs(
+            _leader_cpu_s(cluster, topics, replicated, _BATCHES, batches, ALL),
+            _leader_cpu_s(cluster, topics, alone, _BATCHES, batches, LEADER),
+        )
 
 
 def width_cost(cluster: Running, *, partitions: int, messages: int, rounds: int) -> Costs:
@@ -151,9 +154,7 @@ def width_cost(cluster: Running, *, partitions: int, messages: int, rounds: int)
 
     def cost(count: int) -> float:
         with topics.topic(count, replicas=3) as topic:
-            return min(
-                _leader_cpu_s(cluster, topics, topic, _SINGLE, messages, ALL, inflight=1) for _ in range(rounds)
-            )
+            return min(_leader_cpu_s(cluster, topics, topic, _SINGLE, messages, ALL, inflight=1) for _ in range(rounds))
 
     less = cost(1)
     return Costs(cost(partitions * len(cluster.members)), less)
@@ -204,7 +205,7 @@ class WritePauses:
         while True:
             now_s = time.perf_counter()
             times = [began_s, *(at for at in list(self._acknowledged_s) if at > began_s), now_s]
-            gaps = [(later - earlier, later) for earlier, later in zip(times, times[1:], strict=False)]
+            gaps = [(later - earlier, later) for earlier, later in pairwise(times)]
             steady_since_s = max([began_s, *(later for gap, later in gaps if gap > _STEADY_S / 6)])
             if now_s - max(steady_since_s, began_s + 2) > _STEADY_S:
                 return max(gap for gap, _ in gaps)
@@ -234,7 +235,6 @@ _FAULTS: dict[str, Callable[[Member], None]] = {
     "SIGSTOP": Member.pause,
     "SIGTERM": Member.terminate,
 }
-FAULTS = tuple(_FAULTS)
 
 
 def _repair(leader: Member, fault: str) -> None:
@@ -251,7 +251,7 @@ def _repair(leader: Member, fault: str) -> None:
 class LeaderChanges(NamedTuple):
     """How a cluster went through the death of a broker that led many partitions."""
 
-    count: int
+    partitions: int
     first_s: float
     """From the death until the first of its partitions had another leader."""
     rest_s: float

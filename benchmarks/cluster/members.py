@@ -112,7 +112,7 @@ class Running:
 def flymq_cluster(folder: Path, *, etcd: str | None = None, is_watched: bool = False) -> Iterator[Running]:
     """Run FlyMQ's brokers, on a served store or on this etcd."""
     with ExitStack() as stack:
-        common = {"topics.default_replication_factor": 3, "broker.dev": True}
+        common: dict[str, object] = {"topics.default_replication_factor": 3, "broker.dev": True}
         store: Measured | None = None
         if etcd is None:
             socket = folder / "store"

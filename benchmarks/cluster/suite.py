@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from benchmarks.cluster import measures
 from benchmarks.cluster.members import Running, flymq_cluster, kafka_cluster
@@ -48,6 +48,17 @@ FULL = Size(rounds=3, messages=2_500, batches=500, width=500, changes=1_000, war
 QUICK = Size(rounds=1, messages=100, batches=20, width=10, changes=20, warm_cpu_s=0.0)
 
 
+class Sides(NamedTuple):
+    """The figures of both; those of Kafka are missing if it is."""
+
+    ours: list[float]
+    theirs: list[float]
+
+    @staticmethod
+    def of(rounds: tuple[list[T], list[T]], figure_of: Callable[[T], float]) -> Sides:
+        return Sides(*([figure_of(each) for each in side] for side in rounds))
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """FlyMQ's cluster, and Kafka's if it is measured. Their rounds alternate."""
@@ -69,7 +80,8 @@ class Pair:
                 theirs.append(measure(self.kafka))
         return ours, theirs
 
-    def row(self, bench: str, unit: str, ours: list[float], theirs: list[float], target: str = "") -> Row:
+    def row(self, bench: str, unit: str, sides: Sides, target: str = "") -> Row:
+        ours, theirs = sides
         beside = figure(theirs) if theirs else None
         return row(bench, figure(ours), unit, peer=self.peer if theirs else None, peer_value=beside, target=target)
 
@@ -79,10 +91,14 @@ def run(
 ) -> list[Row]:
     """Measure everything, or one part; Kafka too unless it is a quick run."""
     size = QUICK if quick else FULL
+    if with_kafka is None:
+        with_kafka = not quick
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="flymq-bench-") as scratch:
         folder = Path(scratch)
-        with _clusters(folder / "shared", size, etcd, with_kafka=not quick if with_kafka is None else with_kafka) as pair:
+        with _clusters(
+            folder / "shared", size, etcd, with_kafka=not quick if with_kafka is None else with_kafka
+        ) as pair:
             for name, part in PARTS.items():
                 if only in (None, name):
                     started_s = time.monotonic()
@@ -119,46 +135,45 @@ def _clusters(folder: Path, size: Size, etcd: str | None, *, with_kafka: bool) -
 def _latency(pair: Pair) -> list[Row]:
     rows = []
     for partitions in (1, 12):
-
-        def measure(cluster: Running, partitions: int = partitions) -> Latency:
-            return _with(Librdkafka, cluster, partitions, pair.size.messages)
-
-        ours, theirs = pair.rounds(measure)
         where = f"acks=all, {_RATE}/s, {partitions} partition{'s'[: partitions > 1]}"
-        for name, aim in (("p50_ms", "<= 1 ms"), ("p99_ms", "<= 5 ms")):
-            values = [[getattr(each, name) for each in side] for side in (ours, theirs)]
-            rows.append(pair.row(f"{where}, {name[:3]}", "ms", *values, target=aim))
-        own = [_with(Sdk, pair.ours, partitions, pair.size.messages) for _ in range(pair.size.rounds)]
-        for name in ("p50_ms", "p99_ms"):
-            rows.append(pair.row(f"{where}, SDK, {name[:3]}", "ms", [getattr(each, name) for each in own], []))
+        both = pair.rounds(_latency_with(Librdkafka, partitions, pair.size))
+        rows.append(pair.row(f"{where}, p50", "ms", Sides.of(both, lambda each: each.p50_ms), "<= 1 ms"))
+        rows.append(pair.row(f"{where}, p99", "ms", Sides.of(both, lambda each: each.p99_ms), "<= 5 ms"))
+        own = Pair(pair.ours, None, pair.size).rounds(_latency_with(Sdk, partitions, pair.size))
+        rows.append(pair.row(f"{where}, SDK, p50", "ms", Sides.of(own, lambda each: each.p50_ms)))
+        rows.append(pair.row(f"{where}, SDK, p99", "ms", Sides.of(own, lambda each: each.p99_ms)))
     return rows
 
 
-def _with(make: Callable[[Running], SingleProducer], cluster: Running, partitions: int, messages: int) -> Latency:
-    producer = make(cluster)
-    try:
-        return measures.latency_at(cluster, producer, partitions=partitions, count=messages, rate=_RATE)
-    finally:
-        producer.close()
+def _latency_with(
+    make: Callable[[Running], SingleProducer], partitions: int, size: Size
+) -> Callable[[Running], Latency]:
+    def measure(cluster: Running) -> Latency:
+        producer = make(cluster)
+        try:
+            return measures.latency_at(cluster, producer, partitions=partitions, count=size.messages, rate=_RATE)
+        finally:
+            producer.close()
+
+    return measure
 
 
 def _throughput(pair: Pair) -> list[Row]:
-    ours, theirs = pair.rounds(lambda cluster: measures.batched(cluster, partitions=12, batches=pair.size.batches))
+    both = pair.rounds(lambda cluster: measures.batched(cluster, partitions=12, batches=pair.size.batches))
     name = "produce, acks=all, 16 KB, 12 partitions"
-    cpu = [[load.cpu_s_per_million for load in side] for side in (ours, theirs)]
+    cpu = Sides.of(both, lambda load: load.cpu_s_per_million)
     return [
-        load_row(name, ours, peer=pair.peer, beside=theirs, target="> Kafka"),
-        pair.row(f"{name}, all brokers", "CPU s/M", *cpu, target="< Kafka"),
+        load_row(name, both[0], peer=pair.peer, beside=both[1], target="> Kafka"),
+        pair.row(f"{name}, all brokers", "CPU s/M", cpu, "< Kafka"),
     ]
 
 
 def _followers(pair: Pair) -> list[Row]:
-    def measure(cluster: Running) -> list[measures.Costs]:
-        return measures.followers_cost(cluster, batches=4 * pair.size.batches, rounds=pair.size.rounds)
+    def measure(cluster: Running) -> measures.Costs:
+        return measures.followers_cost(cluster, batches=4 * pair.size.batches)
 
-    (ours,), theirs = pair.rounds(measure, 1)
-    sides = [[cost.ratio for cost in side] for side in (ours, *theirs)]
-    return [pair.row("leader CPU, 16 KB, two followers / none", "×", sides[0], sum(sides[1:], []), target="<= 1.8 ×")]
+    ratios = Sides.of(pair.rounds(measure), lambda cost: cost.ratio)
+    return [pair.row("leader CPU, 16 KB, two followers / none", "×", ratios, "<= 1.8 ×")]
 
 
 def _width(pair: Pair) -> list[Row]:
@@ -167,37 +182,35 @@ def _width(pair: Pair) -> list[Row]:
     def measure(cluster: Running) -> measures.Costs:
         return measures.width_cost(cluster, partitions=size.width, messages=size.messages, rounds=size.rounds)
 
-    ours, theirs = pair.rounds(measure, 1)
-    per_message = [[cost.less / size.messages * 1e6 for cost in side] for side in (ours, theirs)]
-    ratios = [[cost.ratio for cost in side] for side in (ours, theirs)]
+    both = pair.rounds(measure, 1)
+    per_message = Sides.of(both, lambda cost: cost.less / size.messages * 1e6)
+    ratios = Sides.of(both, lambda cost: cost.ratio)
     return [
-        pair.row("leader CPU a message, one at a time, two followers", "µs", *per_message),
-        pair.row(f"leader CPU a message, {size.width} followed partitions / 1", "×", *ratios, target="<= 1.3 ×"),
+        pair.row("leader CPU a message, one at a time, two followers", "µs", per_message),
+        pair.row(f"leader CPU a message, {size.width} followed partitions / 1", "×", ratios, "<= 1.3 ×"),
     ]
 
 
 def _scaling(pair: Pair) -> list[Row]:
-    """The load runs on the same cores: with two, three brokers and the load share them, and one leaves one to it."""
-
-    def measure(cluster: Running) -> list[tuple[float, float]]:
-        return measures.one_broker_and_three(cluster, batches=2 * pair.size.batches, rounds=pair.size.rounds)
-
-    (ours,), theirs = pair.rounds(measure, 1)
-    sides = [[three / one for three, one in side] for side in (ours, *theirs)]
-    alone = median(three for three, _ in ours)
+    """The load runs on the same cores: with two, three brokers share them with it, and one broker leaves it one."""
+    both = pair.rounds(lambda cluster: measures.one_broker_and_three(cluster, batches=2 * pair.size.batches))
+    rates = Sides.of(both, lambda each: each.three)
+    ratios = Sides.of(both, lambda each: each.three / each.one)
     return [
-        row("produce, no replicas, 16 KB, three brokers", alone, "msgs/s, load on the same cores"),
-        pair.row("three brokers / one, no replicas, 16 KB", "×", sides[0], sum(sides[1:], []), target=">= 1.6 ×"),
+        pair.row("produce, no replicas, 16 KB, three brokers", "msgs/s, load on the same cores", rates),
+        pair.row("three brokers / one, no replicas, 16 KB", "×", ratios, ">= 1.6 ×"),
     ]
 
 
 def _pauses(pair: Pair) -> list[Row]:
     rows = []
-    for fault in measures.FAULTS:
-        ours, theirs = pair.rounds(lambda cluster, fault=fault: measures.write_pause(cluster, Librdkafka, fault))
-        rows.append(pair.row(f"longest write pause, {fault} of the leader", "s", ours, theirs, _PAUSE_AIMS[fault]))
-        own = [measures.write_pause(pair.ours, Sdk, fault) for _ in range(pair.size.rounds)]
-        rows.append(pair.row(f"longest write pause, {fault} of the leader, SDK", "s", own, []))
+    alone = Pair(pair.ours, None, pair.size)
+    for fault, aim in _PAUSE_AIMS.items():
+        what = f"longest write pause, {fault} of the leader"
+        both = pair.rounds(partial(measures.write_pause, make=Librdkafka, fault=fault))
+        rows.append(pair.row(what, "s", Sides(*both), aim))
+        own = alone.rounds(partial(measures.write_pause, make=Sdk, fault=fault))
+        rows.append(pair.row(f"{what}, SDK", "s", Sides(*own), aim))
     return rows
 
 
@@ -207,12 +220,11 @@ def _leader_changes(pair: Pair) -> list[Row]:
     def measure(cluster: Running) -> measures.LeaderChanges:
         return measures.leader_changes(cluster, partitions=pair.size.changes, before=lambda: None)[0]
 
-    ours, theirs = pair.rounds(measure, 1)
-    first, rest = ([[getattr(each, name) for each in side] for side in (ours, theirs)] for name in ("first_s", "rest_s"))
-    what = f"{ours[0].count} partitions lose their leader"
+    both = pair.rounds(measure, 1)
+    what = f"{both[0][0].partitions} partitions lose their leader"
     return [
-        pair.row(f"{what}: the first is led again after", "s", *first),
-        pair.row(f"{what}: from the first to the last", "s", *rest, target="<= 2 s"),
+        pair.row(f"{what}: the first is led again after", "s", Sides.of(both, lambda each: each.first_s)),
+        pair.row(f"{what}: from the first to the last", "s", Sides.of(both, lambda each: each.rest_s), "<= 2 s"),
     ]
 
 
@@ -223,7 +235,7 @@ def _callbacks(watched: Running, size: Size) -> list[Row]:
 
     changes, killed = measures.leader_changes(watched, partitions=size.changes, before=forget)
     others = [member.take_longest() for number, member in watched.members.items() if number != killed]
-    what = f"{changes.count} partitions lose their leader: longest iteration of the loop"
+    what = f"{changes.partitions} partitions lose their leader: longest iteration of the loop"
     return [
         row(what, max(each.iteration_ms for each in others), "ms", target="<= 50 ms"),
         row(f"{what}, CPU", max(each.iteration_cpu_ms for each in others), "ms"),
