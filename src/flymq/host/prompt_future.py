@@ -16,12 +16,13 @@ class PromptFuture(Generic[R]):
     record later by that, and every request that waits for the disk would cost another round through the loop.
     """
 
-    __slots__ = ("_callbacks", "_is_cancelled", "_is_done", "_result")
+    __slots__ = ("_callbacks", "_exception", "_is_cancelled", "_is_done", "_result")
 
     def __init__(self) -> None:
         self._is_done = False
         self._is_cancelled = False
         self._result: R | None = None
+        self._exception: BaseException | None = None
         self._callbacks: list[Callable[[Any], None]] = []
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
@@ -34,6 +35,12 @@ class PromptFuture(Generic[R]):
             self._result = result
             self._end()
 
+    def set_exception(self, error: BaseException) -> None:
+        """Run the callbacks, unless it was cancelled. Nobody has to retrieve the error."""
+        if not self._is_done:
+            self._exception = error
+            self._end()
+
     def cancel(self) -> None:
         """Stop waiting; the result is not needed."""
         if not self._is_done:
@@ -43,11 +50,16 @@ class PromptFuture(Generic[R]):
     def cancelled(self) -> bool:
         return self._is_cancelled
 
-    def exception(self) -> None:
-        """Always None: errors are part of the result."""
+    def done(self) -> bool:
+        return self._is_done
+
+    def exception(self) -> BaseException | None:
+        return self._exception
 
     def result(self) -> R:
         assert self._is_done and not self._is_cancelled
+        if self._exception is not None:
+            raise self._exception
         return self._result  # type: ignore[return-value]
 
     def __await__(self) -> Generator[None, None, R]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flymq.broker.prompt_future import PromptFuture, R
 from flymq.broker.replicas.partition import NO_EPOCH, Partition, PartitionRead, View
+from flymq.host.prompt_future import PromptFuture, R
 from flymq.host.time_slices import TimeSlice
 from flymq.model.errors import FlyMQError
 from flymq.model.names import TopicPartition

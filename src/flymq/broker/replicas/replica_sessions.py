@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from flymq.broker.prompt_future import PromptFuture
 from flymq.broker.replicas.partition import Partition, Slice
 from flymq.host.clock import Clock
+from flymq.host.prompt_future import PromptFuture
 from flymq.model.errors import FlyMQError, OffsetOutOfRange
 
 NO_EPOCH = -1

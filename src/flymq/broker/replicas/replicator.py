@@ -1,5 +1,8 @@
 """Copies the partitions that this broker follows: one connection and one task for each leader.
 
+The task connects, and again when the connection was lost. Between that, callbacks do the work: what a leader answers is
+written, and the next fetch sent, in the same turn of the loop.
+
 While a fetch waits at the leader, a second one can be sent: new partitions, and what has reached the disk here, need
 not wait for the first.
 """
@@ -19,6 +22,7 @@ from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replica_sessions import ReplicaId
 from flymq.client.aio.connection import Connection
 from flymq.host.failure_log import FailureLog
+from flymq.host.prompt_future import PromptFuture
 from flymq.host.tasks import Tasks, Threads, run_steps
 from flymq.model.delivery import Persistence
 from flymq.model.errors import FlyMQError, RequestTimedOut, StorageError
@@ -88,7 +92,7 @@ class Replicator:
             copying = self._leaders[leader] = _Copying(leader)
             self._tasks.spawn(f"copy from broker {leader}", self._copy(copying))
         copying.following.add(topic_id, partition)
-        copying.has_news.set()
+        copying.wake()
 
     def stop(self, replica: ReplicaId) -> None:
         """Copy this partition no more."""
@@ -96,7 +100,7 @@ class Replicator:
         if leader is not None:
             copying = self._leaders[leader]
             copying.following.remove(replica)
-            copying.has_news.set()
+            copying.wake()
 
     def _pause_s(self, replica: ReplicaId, size: int) -> float:
         """Return how long to wait before more of a partition is fetched: those that catch up have a common limit."""
@@ -123,7 +127,7 @@ class Replicator:
                 copying.following.forget_session()
                 self._failures.succeeded(name)
                 pause_s = _RECONNECT_S
-                await self._exchange(copying, connection)
+                await _Exchange(copying, connection, self._settings, partial(self._take, copying)).run()
             except FlyMQError as error:
                 self._failures.failed(name, error)
                 await asyncio.sleep(pause_s)
@@ -133,55 +137,6 @@ class Replicator:
                     copying.connection.close()
                     copying.connection = None
         del self._leaders[copying.leader]
-
-    async def _exchange(self, copying: _Copying, connection: Connection) -> None:
-        loop, following = asyncio.get_running_loop(), copying.following
-        waiting: deque[asyncio.Future[Message]] = deque()
-        heard_s, is_retrying = loop.time(), False
-
-        def try_again() -> None:
-            nonlocal is_retrying
-            is_retrying = False
-            following.try_failed_again()
-            copying.has_news.set()
-
-        while len(following):
-            copying.has_news.clear()
-            while waiting and waiting[0].done():
-                self._take(copying, cast(ReplicaFetchAnswer, waiting.popleft().result()))
-                heard_s = loop.time()
-            if following.has_failed and not is_retrying:
-                is_retrying = True
-                loop.call_later(_TRY_AGAIN_S, try_again)
-            if not waiting or (following.has_changes and len(waiting) < _IN_FLIGHT_MAX):
-                sent = connection.send(self._request(following.ask()))
-                sent.add_done_callback(copying.answered)
-                waiting.append(sent)
-                continue
-            if not copying.has_news.is_set():
-                try:
-                    async with asyncio.timeout_at(heard_s + self._settings.wait_ms / 1000 + _SILENCE_S_MAX):
-                        await copying.has_news.wait()
-                except TimeoutError:
-                    raise RequestTimedOut(f"broker {copying.leader} does not answer") from None
-
-    def _request(self, question: Question) -> ReplicaFetch:
-        return ReplicaFetch(
-            positions=[
-                ReplicaPosition(
-                    topic_id,
-                    number,
-                    position.leader_epoch,
-                    position.offset,
-                    position.last_epoch,
-                    position.durable_offset,
-                )
-                for (topic_id, number), position in question.positions
-            ],
-            forgotten=[ReplicaRef(*replica) for replica in question.forgotten],
-            max_wait_ms=self._settings.wait_ms,
-            max_bytes=self._settings.bytes_max,
-        )
 
     def _take(self, copying: _Copying, answer: ReplicaFetchAnswer) -> None:
         taken = copying.following.take(map(_answer, answer.partitions))
@@ -232,7 +187,7 @@ class Replicator:
     def _synced(self, copying: _Copying, replica: ReplicaId, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is None:
             copying.following.note_change(replica)
-            copying.has_news.set()
+            copying.wake()
 
 
 @dataclass(slots=True)
@@ -242,16 +197,119 @@ class _Copying:
     leader: int
     connection: Connection | None = None
     following: Following = field(default_factory=Following)
-    has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    exchange: _Exchange | None = None
+    """Set while there is a connection."""
 
     def release(self, replica: ReplicaId) -> None:
         self.following.release(replica)
-        self.has_news.set()
+        self.wake()
 
-    def answered(self, done: asyncio.Future[Message]) -> None:
-        if not done.cancelled():
-            done.exception()  # mark it as retrieved: of two, the first ends the exchange
-        self.has_news.set()
+    def wake(self) -> None:
+        """There may be something to tell the leader."""
+        if self.exchange is not None:
+            self.exchange.wake()
+
+
+class _Exchange:
+    """Fetches on one connection."""
+
+    def __init__(
+        self,
+        copying: _Copying,
+        connection: Connection,
+        settings: FetchSettings,
+        take: Callable[[ReplicaFetchAnswer], None],
+    ) -> None:
+        self._copying = copying
+        self._following = copying.following
+        self._connection = connection
+        self._settings = settings
+        self._take = take
+        self._silence_s_max = settings.wait_ms / 1000 + _SILENCE_S_MAX
+        self._loop = asyncio.get_running_loop()
+        self._in_flight: deque[PromptFuture[Message]] = deque()
+        self._heard_s = self._loop.time()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._silence: asyncio.TimerHandle
+        self._is_awake = False
+        self._is_retrying = False
+
+    async def run(self) -> None:
+        """Fetch until there is nothing more to copy. Raises an error if the connection is lost or silent."""
+        self._copying.exchange = self
+        try:
+            self._check_silence()
+            self._go_on()
+            await self._ended
+        finally:
+            self._copying.exchange = None
+            self._silence.cancel()
+
+    def wake(self) -> None:
+        """Send what has changed, after everything else that changes in this turn of the loop."""
+        if not self._is_awake:
+            self._is_awake = True
+            self._loop.call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._is_awake = False
+        self._go_on()
+
+    def _go_on(self, _: object = None) -> None:
+        """Take the answers that are here, and fetch on."""
+        if self._ended.done():
+            return
+        try:
+            while self._in_flight and self._in_flight[0].done():
+                self._take(cast(ReplicaFetchAnswer, self._in_flight.popleft().result()))
+                self._heard_s = self._loop.time()
+            self._fetch()
+        except Exception as error:  # for the task that waits for the end
+            self._ended.set_exception(error)
+
+    def _fetch(self) -> None:
+        following, in_flight = self._following, self._in_flight
+        if not len(following):
+            self._ended.set_result(None)
+            return
+        if following.has_failed and not self._is_retrying:
+            self._is_retrying = True
+            self._loop.call_later(_TRY_AGAIN_S, self._try_again)
+        while not in_flight or (following.has_changes and len(in_flight) < _IN_FLIGHT_MAX):
+            sent = self._connection.send_promptly(_request(following.ask(), self._settings))
+            in_flight.append(sent)
+            sent.add_done_callback(self._go_on)
+
+    def _try_again(self) -> None:
+        self._is_retrying = False
+        self._following.try_failed_again()
+        self._go_on()
+
+    def _check_silence(self) -> None:
+        left_s = self._heard_s + self._silence_s_max - self._loop.time()
+        if left_s > 0:
+            self._silence = self._loop.call_later(left_s, self._check_silence)
+        elif not self._ended.done():
+            self._ended.set_exception(RequestTimedOut(f"broker {self._copying.leader} does not answer"))
+
+
+def _request(question: Question, settings: FetchSettings) -> ReplicaFetch:
+    return ReplicaFetch(
+        positions=[
+            ReplicaPosition(
+                topic_id,
+                number,
+                position.leader_epoch,
+                position.offset,
+                position.last_epoch,
+                position.durable_offset,
+            )
+            for (topic_id, number), position in question.positions
+        ],
+        forgotten=[ReplicaRef(*replica) for replica in question.forgotten],
+        max_wait_ms=settings.wait_ms,
+        max_bytes=settings.bytes_max,
+    )
 
 
 def _answer(news: ReplicaNews) -> Answer:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from flymq.broker.admin import Admin
 from flymq.broker.coordinators.producer_ids import derive_producer_id as derive_producer_id
 from flymq.broker.coordinators.transactions import Transactions
-from flymq.broker.prompt_future import PromptFuture as PromptFuture
 from flymq.broker.replicas.fetching import FetchFrom as FetchFrom
 from flymq.broker.replicas.fetching import FetchQuery as FetchQuery
 from flymq.broker.replicas.fetching import PendingFetch as PendingFetch
@@ -31,6 +30,7 @@ from flymq.broker.service.slow_appends import SlowAppends
 from flymq.cluster.image import Image, Topic
 from flymq.coordination.transactions import Joining as Joining
 from flymq.host.clock import Clock
+from flymq.host.prompt_future import PromptFuture as PromptFuture
 from flymq.model.delivery import Acks, Isolation
 from flymq.model.errors import (
     BrokerUnavailable,

@@ -15,6 +15,7 @@ import flymq
 from flymq.client.metrics import Counters
 from flymq.client.settings import Address, ConnectionConfig
 from flymq.host.network import Network
+from flymq.host.prompt_future import PromptFuture
 from flymq.model.errors import (
     BrokenFrame,
     BrokerUnavailable,
@@ -51,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._cutter = FrameCutter(body_bytes_max=body_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, tuple[asyncio.Future[Message], float]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Message] | PromptFuture[Message], float]] = {}
         self._last_id = 0
         self._heard_s = 0.0  # when an answer came
         self._ignored_s = 0.0  # when the oldest request was sent that was given up since then
@@ -91,15 +92,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, request: Message) -> asyncio.Future[Message]:
         """Send a request; the returned future gets the answer, or the error that the broker reports."""
+        future: asyncio.Future[Message] = self._loop.create_future()
+        self._send(request, future)
+        return future
+
+    def send_promptly(self, request: Message) -> PromptFuture[Message]:
+        """Like `send`; the callbacks of the future run as soon as the answer is received."""
+        future: PromptFuture[Message] = PromptFuture()
+        self._send(request, future)
+        return future
+
+    def _send(self, request: Message, future: asyncio.Future[Message] | PromptFuture[Message]) -> None:
         if self._lost is not None:
             raise self._lost
         assert self._transport is not None
         self._last_id = request.id = self._last_id % _ID_MAX + 1
-        future: asyncio.Future[Message] = self._loop.create_future()
         self._waiting[request.id] = (future, self._loop.time())
         self._counters.requests_in_flight += 1
         self._write(request)
-        return future
 
     def send_unanswered(self, request: Message) -> None:
         """Send a request the broker does not answer."""
