@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from flymq.host.prompt_future import PromptFuture
 from flymq.model.errors import FlyMQError
 
-Safe = asyncio.Future[None] | None
+Unsafe = asyncio.Future[None] | PromptFuture[None]
+Safe = Unsafe | None
 """Done when a write is as durable as its acks require; None if it is already."""
 
 
@@ -19,7 +21,7 @@ def all_safe(each: Iterable[Safe]) -> Safe:
     together: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(unsafe)
 
-    def done(future: asyncio.Future[None]) -> None:
+    def done(future: Unsafe) -> None:
         nonlocal left
         left -= 1
         if together.done():
@@ -37,11 +39,11 @@ def all_safe(each: Iterable[Safe]) -> Safe:
     return together
 
 
-def outcome_of(safe: asyncio.Future[None]) -> asyncio.Future[FlyMQError | None]:
+def outcome_of(safe: Unsafe) -> asyncio.Future[FlyMQError | None]:
     """Return a future of the error of a write, or of None: for a response that has errors in its parts."""
     outcome: asyncio.Future[FlyMQError | None] = asyncio.get_running_loop().create_future()
 
-    def done(future: asyncio.Future[None]) -> None:
+    def done(future: Unsafe) -> None:
         if outcome.done():
             return
         error = None if future.cancelled() else future.exception()

@@ -26,8 +26,10 @@ class PromptFuture(Generic[R]):
         self._callbacks: list[Callable[[Any], None]] = []
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        assert not self._is_done
-        self._callbacks.append(callback)
+        if self._is_done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
 
     def set_result(self, result: R) -> None:
         """Run the callbacks, unless it was cancelled."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flymq.host.prompt_future import PromptFuture
 from flymq.model.delivery import TimestampType, TopicCompression
 from flymq.model.errors import (
     DecompressedTooLarge,
@@ -99,7 +100,7 @@ class Appended:
     """The batch was in the log already; these are the offsets it got then."""
     start_offset: int = 0
     """Where the log starts."""
-    safe: asyncio.Future[None] | None = None
+    safe: asyncio.Future[None] | PromptFuture[None] | None = None
     """Done when they are as safe as the writer asked for; None when they are already. Set by the partition."""
 
 

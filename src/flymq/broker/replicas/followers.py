@@ -59,8 +59,7 @@ class Followers:
         self._leader = leader
         self.epoch_start = epoch_start
         self._by_broker: dict[int, Follower] = {}
-        self._isr = frozenset(isr)
-        self._proposed: frozenset[int] = frozenset()
+        self.set_isr(isr)
         self.high_watermark = high_watermark
         self.set_replicas(replicas, now_s)
 
@@ -73,15 +72,24 @@ class Followers:
 
     def set_isr(self, isr: Collection[int]) -> None:
         """The metadata store has these in-sync replicas: no proposal is open any more."""
-        self._isr, self._proposed = frozenset(isr), frozenset()
+        self._isr = frozenset(isr)
+        self.leader_is_alone = self._isr == {self._leader}
+        """Whether only the leader is in sync."""
+        self.propose(())
 
     def propose(self, isr: Collection[int]) -> None:
         """A change to these in-sync replicas is on its way to the metadata store."""
         self._proposed = frozenset(isr)
+        self._awaited = tuple((self._isr | self._proposed) - {self._leader})  # by the high watermark
 
     @property
     def isr(self) -> frozenset[int]:
         return self._isr
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether the high watermark waits for followers, not for the leader alone."""
+        return bool(self._awaited)
 
     # --- what the followers say
 
@@ -104,12 +112,12 @@ class Followers:
         if len(self._isr) < min_isr:
             return False
         position = own_position
-        for broker in self._isr | self._proposed:
-            if broker != self._leader:
-                follower = self._by_broker.get(broker)
-                if follower is None:
-                    return False  # a member that is unknown here: the metadata is ahead
-                position = min(position, follower.position)
+        for broker in self._awaited:
+            follower = self._by_broker.get(broker)
+            if follower is None:
+                return False  # a member that is unknown here: the metadata is ahead
+            if follower.position < position:
+                position = follower.position
         if position <= self.high_watermark:
             return False
         self.high_watermark = position

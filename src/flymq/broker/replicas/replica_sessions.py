@@ -225,7 +225,9 @@ class ReplicaSession:
     def _read_one(self, replica: ReplicaId, followed: _Followed, bytes_max: int) -> ReplicaRead:
         partition, position = followed.partition, followed.position
         try:
-            found = partition.read_for_replica(position.offset, bytes_max=bytes_max)
+            # Often only the high watermark is new.
+            has_more = partition.log.end_offset != position.offset
+            found = partition.read_for_replica(position.offset, bytes_max=bytes_max) if has_more else None
         except FlyMQError as error:
             return ReplicaRead(replica, start_offset=partition.start_offset, error=error)
         return ReplicaRead(replica, found, partition.high_watermark, partition.start_offset)
@@ -255,6 +257,8 @@ def _refusal(replica: ReplicaId, partition: Partition, position: Position) -> Re
 def _divergence(partition: Partition, position: Position) -> tuple[int, int] | None:
     """Return up to where the follower may have the same records, if it has others after that."""
     end_offset = partition.log.end_offset
+    if position.last_epoch == partition.leader_epoch and position.offset <= end_offset:
+        return None  # the ordinary case: both have records of this leader
     if position.last_epoch == NO_EPOCH:
         return None if position.offset <= end_offset else (NO_EPOCH, end_offset)
     found = partition.end_of_epoch(position.last_epoch)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from flymq.broker.replicas.followers import Followers
 from flymq.broker.safety import Safe
 from flymq.cluster.catalog import PartitionState
+from flymq.host.prompt_future import PromptFuture
 from flymq.model.delivery import Acks, Persistence
 from flymq.model.errors import FlyMQError, NotEnoughReplicas
 from flymq.model.names import TopicPartition
@@ -41,8 +42,8 @@ class Replication:
         self._flusher = flusher
         self._on_advance = on_advance
         self._on_caught_up = on_caught_up
-        self._leader = state.leader
-        self._unacknowledged: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._is_on_disk = isinstance(log, Log)
+        self._unacknowledged: deque[tuple[int, PromptFuture[None]]] = deque()
         self.followers = Followers(
             state.leader,
             state.replicas,
@@ -76,13 +77,14 @@ class Replication:
     def appended(self, end_offset: int, acks: Acks) -> Safe:
         """Records up to here are in the log; return when they are acknowledged."""
         flushed = self._flush(end_offset) if self._needs_disk else None
-        self.advance()
+        if not self.followers.are_awaited:  # else it is they that hold the high watermark back
+            self.advance()
         if acks is not Acks.ALL:
             # An fsync topic acknowledges nothing before it is on the leader's disk.
             return flushed if self._is_fsync else None
         if self.high_watermark >= end_offset:
             return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: PromptFuture[None] = PromptFuture()
         self._unacknowledged.append((end_offset, future))
         return future
 
@@ -116,18 +118,14 @@ class Replication:
             return
         waiting = self._unacknowledged
         while waiting and waiting[0][0] <= self.high_watermark:
-            _, future = waiting.popleft()
-            if not future.done():
-                future.set_result(None)
+            waiting.popleft()[1].set_result(None)
         self._on_advance()
 
     def end(self, error: FlyMQError) -> None:
         """This broker does not lead any more: whether these records are committed is not known here."""
         waiting, self._unacknowledged = self._unacknowledged, deque()
         for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # mark the exception as retrieved: the client may be gone
+            future.set_exception(error)
 
     @property
     def _is_fsync(self) -> bool:
@@ -136,7 +134,7 @@ class Replication:
     @property
     def _needs_disk(self) -> bool:
         """Whether what this broker has counts only when it is on its disk."""
-        return isinstance(self._log, Log) and (self._is_fsync or self.followers.isr == {self._leader})
+        return self._is_on_disk and (self.followers.leader_is_alone or self._is_fsync)
 
     def _flush(self, end_offset: int) -> asyncio.Future[None]:
         assert isinstance(self._log, Log)

@@ -74,7 +74,7 @@ PartProduced = Written | FlyMQError
 """The result for one partition. Each partition succeeds or fails on its own."""
 
 
-Acknowledged = asyncio.Future[None] | asyncio.Future[Written]
+Acknowledged = asyncio.Future[None] | PromptFuture[None] | asyncio.Future[Written]
 """Done when a part is acknowledged; with its offsets if they were not known before."""
 
 

@@ -10,6 +10,7 @@ from tests.unit.storage.batches import batch, open_simulated, settings
 
 from flymq.broker.replicas.partition import Partition, View
 from flymq.broker.replicas.replication import Replication
+from flymq.broker.safety import Safe
 from flymq.cluster.catalog import PartitionState
 from flymq.host.clock import ManualClock
 from flymq.model.delivery import Acks
@@ -34,7 +35,7 @@ class Leader(Replica):
         assert self.partition.replication is not None
         return self.partition.replication
 
-    def append(self, acks: Acks = Acks.ALL) -> asyncio.Future[None] | None:
+    def append(self, acks: Acks = Acks.ALL) -> Safe:
         return self.partition.append(batch("a"), acks).safe
 
     def fetched(self, broker: int, offset: int, durable: int | None = None) -> None:
