@@ -36,6 +36,7 @@ SUITES = {
     "rest": "benchmarks.rest",
     "metrics_page": "benchmarks.metrics_page",
     "stalls": "benchmarks.stalls",
+    "cluster": "benchmarks.cluster.suite",
     "spark": "benchmarks.spark",
     "spark_jobs": "benchmarks.spark_jobs",
     "peers": "benchmarks.peers.suite",

@@ -27,6 +27,7 @@ PICTURES = {
 TITLES = {
     "peers": "Comparison with peers",
     "programs": "Client programs",
+    "cluster": "Three brokers beside three of Kafka",
     "throughput": "Throughput by message size",
     "latency": "End-to-end latency at fixed rates",
     "breadth": "Many partitions, clients and readers",

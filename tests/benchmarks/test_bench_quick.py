@@ -5,6 +5,11 @@ import json
 
 import pytest
 from benchmarks.__main__ import SUITES, main
+from benchmarks.cluster import suite as cluster
+from benchmarks.cluster.measures import write_pause
+from benchmarks.cluster.members import flymq_cluster
+from benchmarks.cluster.producers import Librdkafka
+from benchmarks.cluster.topics import Topics
 from benchmarks.peers import suite
 from benchmarks.peers.contender import Promise
 from benchmarks.peers.flymq import WAYS, FlyMQ
@@ -20,6 +25,19 @@ def test_a_quick_round_of_each_family_has_figures(family):
     assert rows
     assert len({(entry["bench"], entry["unit"]) for entry in rows}) == len(rows)
     assert all(entry["ours"] > 0 for entry in rows)
+
+
+def test_a_quick_round_of_a_cluster_has_figures():
+    parts = [part for part in cluster.PARTS if part not in ("pauses", cluster.LEADER_CHANGES)]
+    rows = cluster.run(quick=True, only=parts)
+    assert len({entry["bench"] for entry in rows}) == len(rows)
+    assert all(entry["ours"] > 0 for entry in rows)
+
+
+def test_a_pause_of_writes_is_measured_when_a_leader_hands_over(tmp_path):
+    with flymq_cluster(tmp_path) as brokers:
+        Topics(brokers).until_all_have_joined()
+        assert write_pause(brokers, Librdkafka, "SIGTERM") > 0
 
 
 def test_flymq_takes_its_turns_in_each_way_it_is_used(tmp_path):
