@@ -40,12 +40,14 @@ class Size:
     """Partitions that a broker leads."""
     changes: int
     """Partitions that change their leader at once."""
+    faults: int
+    """How often each fault is repeated."""
     warm_cpu_s: float
     """Three JVMs, each of which needs 35 to 40 seconds until it is as fast as it gets."""
 
 
-FULL = Size(rounds=3, messages=2_500, batches=500, width=500, changes=1_000, warm_cpu_s=120.0)
-QUICK = Size(rounds=1, messages=100, batches=20, width=10, changes=20, warm_cpu_s=0.0)
+FULL = Size(rounds=3, messages=2_500, batches=500, width=500, changes=1_000, faults=2, warm_cpu_s=120.0)
+QUICK = Size(rounds=1, messages=100, batches=20, width=10, changes=20, faults=1, warm_cpu_s=0.0)
 
 
 class Sides(NamedTuple):
@@ -207,9 +209,9 @@ def _pauses(pair: Pair) -> list[Row]:
     alone = Pair(pair.ours, None, pair.size)
     for fault, aim in _PAUSE_AIMS.items():
         what = f"longest write pause, {fault} of the leader"
-        both = pair.rounds(partial(measures.write_pause, make=Librdkafka, fault=fault))
+        both = pair.rounds(partial(measures.write_pause, make=Librdkafka, fault=fault), pair.size.faults)
         rows.append(pair.row(what, "s", Sides(*both), aim))
-        own = alone.rounds(partial(measures.write_pause, make=Sdk, fault=fault))
+        own = alone.rounds(partial(measures.write_pause, make=Sdk, fault=fault), pair.size.faults)
         rows.append(pair.row(f"{what}, SDK", "s", Sides(*own), aim))
     return rows
 
