@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from benchmarks.deliveries import Latency
 from benchmarks.figures import figure
 from benchmarks.measurement import load_row
 from benchmarks.peers.kafka import Kafka
-from benchmarks.row import Row, row
+from benchmarks.row import Row, row, show
 
 T = TypeVar("T")
 _RATE = 500
@@ -103,14 +104,23 @@ def run(
         ) as pair:
             for name, part in PARTS.items():
                 if not only or name in only:
-                    started_s = time.monotonic()
-                    rows += part(pair)
-                    print(f"cluster: {name} took {time.monotonic() - started_s:.0f} s", file=sys.stderr, flush=True)
+                    rows += _measured(name, partial(part, pair))
         if not only or LEADER_CHANGES in only:
-            (folder / "watched").mkdir()
-            with flymq_cluster(folder / "watched", etcd=etcd, is_watched=True) as watched:
-                Topics(watched).until_all_have_joined()
-                rows += _callbacks(watched, size)
+            rows += _measured("callbacks", partial(_callbacks, folder, size, etcd))
+    return rows
+
+
+def _measured(name: str, part: Callable[[], list[Row]]) -> list[Row]:
+    """Show the rows of a part as soon as they are there. One that fails does not take the others with it."""
+    started_s = time.monotonic()
+    try:
+        rows = part()
+    except Exception:
+        traceback.print_exc()
+        rows = []
+    print(
+        f"\ncluster: {name} ({time.monotonic() - started_s:.0f} s)\n{show(rows) if rows else 'failed'}", file=sys.stderr
+    )
     return rows
 
 
@@ -230,13 +240,18 @@ def _leader_changes(pair: Pair) -> list[Row]:
     ]
 
 
-def _callbacks(watched: Running, size: Size) -> list[Row]:
-    def forget() -> None:
-        for member in watched.members.values():
-            member.take_longest()
+def _callbacks(folder: Path, size: Size, etcd: str | None) -> list[Row]:
+    """The same with brokers that tell how long the iterations of their event loops are."""
+    (folder / "watched").mkdir()
+    with flymq_cluster(folder / "watched", etcd=etcd, is_watched=True) as cluster:
+        Topics(cluster).until_all_have_joined()
 
-    changes, killed = measures.leader_changes(watched, partitions=size.changes, before=forget)
-    others = [member.take_longest() for number, member in watched.members.items() if number != killed]
+        def forget() -> None:
+            for member in cluster.members.values():
+                member.take_longest()
+
+        changes, killed = measures.leader_changes(cluster, partitions=size.changes, before=forget)
+        others = [member.take_longest() for number, member in cluster.members.items() if number != killed]
     what = f"{changes.partitions} partitions lose their leader: longest iteration of the loop"
     return [
         row(what, max(each.iteration_ms for each in others), "ms", target="<= 50 ms"),
