@@ -207,7 +207,7 @@ class WritePauses:
             now_s = time.perf_counter()
             times = [began_s, *(at for at in list(self._acknowledged_s) if at > began_s), now_s]
             gaps = [(later - earlier, later) for earlier, later in pairwise(times)]
-            steady_since_s = max([began_s, *(later for gap, later in gaps if gap > _STEADY_S / 6)])
+            steady_since_s = max([began_s, *(later for gap, later in gaps if gap > _STEADY_S / 3)])
             if now_s - max(steady_since_s, began_s + 2) > _STEADY_S:
                 return max(gap for gap, _ in gaps)
             if now_s - began_s > _GIVE_UP_S:
@@ -263,8 +263,12 @@ class LeaderChanges(NamedTuple):
 def leader_changes(cluster: Running, *, partitions: int, before: Callable[[], None]) -> tuple[LeaderChanges, int]:
     """Kill a broker that leads so many partitions. `before` is called just before. Returns also its id."""
     topics, count = Topics(cluster), partitions * len(cluster.members)
-    with topics.topic(count, replicas=2, settings={"min.insync.replicas": "1"}) as topic:
-        led = _led(topics.leaders(topic))
+
+    def leaders(names: Sequence[str]) -> list[int]:
+        return [leader for name in names for leader in topics.leaders(name)]
+
+    with topics.topics(count, replicas=2, settings={"min.insync.replicas": "1"}) as names:
+        led = _led(leaders(names))
         killed = max(led, key=lambda broker: len(led[broker]))
         watched = led[killed]
         before()
@@ -274,8 +278,8 @@ def leader_changes(cluster: Running, *, partitions: int, before: Callable[[], No
 
         def all_are_led() -> bool:
             nonlocal first_s
-            leaders = topics.leaders(topic)
-            moved = [leaders[number] not in (killed, -1) for number in watched]
+            found = leaders(names)
+            moved = [found[number] not in (killed, -1) for number in watched]
             if any(moved) and not first_s:
                 first_s = time.perf_counter()
             return all(moved)

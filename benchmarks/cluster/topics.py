@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, PartitionMetadata
@@ -18,6 +18,8 @@ from benchmarks.native import Shape
 
 ALL, LEADER = -1, 1
 """Values of acks on the wire."""
+PARTITIONS_MAX = 500
+"""Of one topic."""
 _WITHIN_S = 120.0
 _LOOK_S = 0.05
 _numbers = itertools.count()
@@ -45,6 +47,15 @@ class Topics:
             yield name
         finally:
             self._admin.delete_topics([name])[name].result()
+
+    @contextmanager
+    def topics(
+        self, partitions: int, *, replicas: int, settings: Mapping[str, str] | None = None
+    ) -> Iterator[list[str]]:
+        """Return new topics that have so many partitions together: one topic cannot have any number."""
+        sizes = [min(PARTITIONS_MAX, partitions - made) for made in range(0, partitions, PARTITIONS_MAX)]
+        with ExitStack() as stack:
+            yield [stack.enter_context(self.topic(size, replicas=replicas, settings=settings)) for size in sizes]
 
     def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
         found: Mapping[int, PartitionMetadata] = self._admin.list_topics(topic, timeout=30).topics[topic].partitions
