@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -37,26 +37,43 @@ class BrokerProcess:
         *,
         log: Path | None = None,
         config_file: Path | None = None,
+        host: str = "127.0.0.1",
+        within: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        """`host` is the address that it listens on; `within` is a command that runs the one after it elsewhere."""
         self.data_dir = data_dir
+        self._within = within
+        self._environ = {**os.environ, **(environ or {})}
         self._settings = {"listener.http_port": 0, **(settings or {})}
         self._log = log
         self._config = [] if config_file is None else [f"--config={config_file}"]
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.host = host
+        self.address = f"{host}:{self.port}"
         self.restarts = -1
         self.start()
 
     def start(self) -> None:
         """Start it and wait until it listens."""
+        self.begin_start()
+        self.until_started()
+
+    def begin_start(self) -> None:
+        """Start it without waiting for it: of many brokers, one may wait for others."""
         self.restarts += 1
-        command = [sys.executable, "-m", "flymq", "server", "start", "--dev", f"--port={self.port}", *self._config]
-        flags = [f"--data-dir={self.data_dir}", *(f"--set={name}={value}" for name, value in self._settings.items())]
+        command = [*self._within, sys.executable, "-m", "flymq", "server", "start", "--dev", *self._config]
+        where = [f"--host={self.host}", f"--port={self.port}", f"--data-dir={self.data_dir}"]
+        flags = [*where, *(f"--set={name}={value}" for name, value in self._settings.items())]
         with contextlib.ExitStack() as stack:
             stderr: int | IO[bytes] = subprocess.DEVNULL
             if self._log is not None:
                 stderr = stack.enter_context(self._log.open("ab"))
-            self.process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True)
+            self.process = subprocess.Popen(
+                [*command, *flags], stdout=subprocess.PIPE, stderr=stderr, text=True, env=self._environ
+            )
+
+    def until_started(self) -> None:
         line = _first_line(self.process)
         if not re.search(r":\d+", line):
             with contextlib.suppress(subprocess.TimeoutExpired):  # it may still be saying why

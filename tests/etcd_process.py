@@ -146,7 +146,13 @@ class EtcdMember:
 
 @contextmanager
 def running_etcd(
-    program: Path, folder: Path, *, members: int = 1, options: Sequence[str] = (), tls: dict[str, Path] | None = None
+    program: Path,
+    folder: Path,
+    *,
+    members: int = 1,
+    options: Sequence[str] = (),
+    tls: dict[str, Path] | None = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[list[EtcdMember]]:
     """Run a cluster of etcd until the end of the block. `tls` has the files `ca`, `cert` and `key`."""
     scheme = "https" if tls else "http"
@@ -154,7 +160,7 @@ def running_etcd(
     cluster = ",".join(f"{name}={url}" for name, url in peers.items())
     started = []
     for name, peer_url in peers.items():
-        client_url = f"{scheme}://127.0.0.1:{free_port()}"
+        client_url = f"{scheme}://{host}:{free_port()}"
         words = ["--listen-client-urls", client_url, "--advertise-client-urls", client_url]
         words += ["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]
         words += ["--initial-cluster", cluster, "--unsafe-no-fsync", *options]

@@ -48,33 +48,35 @@ class Scene:
     """A broker, its clients and their history."""
 
     def __init__(self, broker: BrokerProcess, seed: int, kinds: Sequence[type[Client]]) -> None:
-        self.broker = broker
+        self.address = broker.address
         self.history = History()
-        self.clients = [kind(kind.__name__, broker.address, TOPICS, self.history, seed) for kind in kinds]
+        self.clients = [kind(kind.__name__, self.address, TOPICS, self.history, seed) for kind in kinds]
 
     def begin(self, persistence: str = "fsync") -> None:
-        settings: dict[str, str | int | None] = {"persistence": persistence, "segment.bytes": 200_000}
-        with FlyMQClient(self.broker.address, **SDK) as client:
+        self.begin_with({"persistence": persistence, "segment.bytes": 200_000})
+
+    def begin_with(self, settings: dict[str, str | int | None]) -> None:
+        with FlyMQClient(self.address, **SDK) as client:
             for topic in TOPICS:
                 client.create_topic(topic, partitions=PARTITIONS, settings=settings)
         for client_thread in self.clients:
             client_thread.start()
 
     def see_commits(self) -> None:
-        see_commits(self.broker.address, [reader.group for reader in READERS], self.history)
+        see_commits(self.address, [reader.group for reader in READERS], self.history)
 
     def finish(self) -> Report:
         """Let everybody finish, and compare."""
         writers = [client for client in self.clients if not isinstance(client, READERS)]
         readers = [client for client in self.clients if isinstance(client, READERS)]
         failures = _join(writers)
-        committed = read_log(self.broker.address, TOPICS, "read_committed")
+        committed = read_log(self.address, TOPICS, "read_committed")
         visible = {value for records in committed.values() for _, value in records}
         for reader in readers:
             reader.is_enough = partial(visible.issubset, self.history.delivered[reader.group])
         failures += _join(readers)
         self.see_commits()
-        everything = read_log(self.broker.address, TOPICS, "read_uncommitted")
+        everything = read_log(self.address, TOPICS, "read_uncommitted")
         violations = [*failures, *self.history.violations(committed, everything)]
         for reader in readers:
             violations += self.history.undelivered(reader.group, committed)

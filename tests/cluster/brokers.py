@@ -1,11 +1,13 @@
-"""A cluster of broker processes on one machine, with a metadata store that is served from the process of the test."""
+"""A cluster of broker processes on one machine. Its metadata store is served from the process of the test, or an etcd."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,8 +15,11 @@ from tests.broker_process import BrokerProcess
 
 from flymq.cluster.image import Image, Topic
 from flymq.host.host import system_host
+from flymq.metadata.etcd.config import EtcdConfig, parse_endpoints
+from flymq.metadata.etcd.store import EtcdMetadataStore
 from flymq.metadata.served.server import MetadataServer
 from flymq.metadata.sqlite import SqliteMetadataStore
+from flymq.metadata.store import MetadataStore
 from flymq.model.topic_config import TopicConfig
 
 WITHIN_S = 60
@@ -22,32 +27,29 @@ T = TypeVar("T")
 
 
 class StoreThread:
-    """The metadata store, served in a thread of its own; and an image of it to look at."""
+    """The metadata store in a thread of its own, and an image of it to look at."""
 
-    def __init__(self, folder: Path) -> None:
-        self.socket = folder / "store"
-        self._folder = folder
+    settings: Mapping[str, object]
+    """Of brokers that use this store."""
+
+    def __init__(self) -> None:
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
         assert self._ready.wait(WITHIN_S)
 
-    async def _serve(self) -> None:
-        host = system_host()
-        threads = host.new_threads("metadata", 2)
-        path = self._folder / "metadata"
-        store = await threads.run(lambda: SqliteMetadataStore.open(host.disk, path, threads=threads, on_fatal=_failed))
-        server = await MetadataServer.open(host, store, self.socket)
-        self.image = Image(store, TopicConfig())
-        await self.image.load()
-        following = asyncio.ensure_future(self.image.follow())
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._ready.set()
-        await self._stop.wait()
-        following.cancel()
-        await server.close()
-        await store.close()
-        threads.close()
+    def _open(self) -> AbstractAsyncContextManager[MetadataStore]:
+        raise NotImplementedError
+
+    async def _run(self) -> None:
+        async with self._open() as store:
+            self.image = Image(store, TopicConfig())
+            await self.image.load()
+            following = asyncio.ensure_future(self.image.follow())
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._ready.set()
+            await self._stop.wait()
+            following.cancel()
 
     def until(self, condition: Callable[[Image], bool], what: str) -> None:
         """Wait until the image of the cluster is as it should be."""
@@ -71,20 +73,76 @@ class StoreThread:
         self._thread.join()
 
 
+class ServedStore(StoreThread):
+    """A store that is served from here, as a supervisor does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "store"
+        self.settings = {"cluster.store": self.socket}
+        self._path = folder / "metadata"
+        super().__init__()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[MetadataStore]:
+        host, path = system_host(), self._path
+        threads = host.new_threads("metadata", 2)
+        store = await threads.run(lambda: SqliteMetadataStore.open(host.disk, path, threads=threads, on_fatal=_failed))
+        server = await MetadataServer.open(host, store, self.socket)
+        yield store
+        await server.close()
+        await store.close()
+        threads.close()
+
+
+class EtcdStore(StoreThread):
+    """An etcd that runs elsewhere."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.settings = {"cluster.etcd": ",".join(urls)}
+        self._urls = urls
+        super().__init__()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[MetadataStore]:
+        store = await EtcdMetadataStore.open(system_host(), EtcdConfig(parse_endpoints(",".join(self._urls)), "/flymq/flymq/"))
+        yield store
+        await store.close()
+
+
 def _failed(error: Exception) -> None:
     raise error
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a broker runs: its address, and the command that runs another one there."""
+
+    host: str = "127.0.0.1"
+    within: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 class Brokers:
     """The brokers 1 to `count`, each a process."""
 
-    def __init__(self, folder: Path, count: int = 3, settings: Mapping[str, object] | None = None) -> None:
-        self.store = StoreThread(folder)
-        common = {"cluster.store": self.store.socket, "topics.default_replication_factor": min(3, count)}
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 3,
+        settings: Mapping[str, object] | None = None,
+        *,
+        store: StoreThread | None = None,
+        place: Callable[[int], Place] = lambda number: Place(),
+    ) -> None:
+        self.store = store or ServedStore(folder)
+        common = {**self.store.settings, "topics.default_replication_factor": min(3, count)}
 
         def start(number: int) -> BrokerProcess:
-            own = {**common, "broker.id": number, **(settings or {})}
-            return BrokerProcess(folder / str(number), own, log=folder / f"{number}.log")
+            own, at = {**common, "broker.id": number, **(settings or {})}, place(number)
+            log = folder / f"{number}.log"
+            return BrokerProcess(
+                folder / str(number), own, log=log, host=at.host, within=at.within, environ=at.environ
+            )
 
         with ThreadPoolExecutor(count) as pool:
             started = pool.map(start, range(1, count + 1))
@@ -94,7 +152,7 @@ class Brokers:
     def __getitem__(self, broker_id: int) -> BrokerProcess:
         return self._by_id[broker_id]
 
-    def __iter__(self) -> object:
+    def __iter__(self) -> Iterator[BrokerProcess]:
         return iter(self._by_id.values())
 
     @property
@@ -118,6 +176,12 @@ class Brokers:
             )
 
         self.store.until(is_in_sync, f"all replicas of {topic} are in sync")
+
+    def kill(self) -> None:
+        """End it without ceremony."""
+        for broker in self:
+            broker.kill()
+        self.store.close()
 
     def close(self) -> None:
         with ThreadPoolExecutor(len(self._by_id)) as pool:
