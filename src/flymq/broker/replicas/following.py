@@ -16,7 +16,7 @@ from functools import partial
 
 from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replica_sessions import NO_EPOCH, Position, ReplicaId
-from flymq.model.errors import FlyMQError, OffsetOutOfRange, StorageError
+from flymq.model.errors import FlyMQError, OffsetOutOfRange, ResourcesExhausted, StorageError
 from flymq.record.header import Buffer
 
 logger = logging.getLogger(__name__)
@@ -64,6 +64,8 @@ class Taken:
     rewrites: list[Rewrite] = field(default_factory=list)
     trims: list[tuple[Partition, int]] = field(default_factory=list)
     """The leader has deleted the records before this offset."""
+    broken: list[ReplicaId] = field(default_factory=list)
+    """Their logs have failed here: they are not copied any more."""
 
 
 @dataclass(slots=True)
@@ -158,13 +160,20 @@ class Following:
                 continue  # meanwhile another broker leads
             try:
                 self._take(partition, answer, taken)
+            except ResourcesExhausted as error:
+                self._refused(partition, answer.replica, error)
             except StorageError as error:
                 logger.error("%s cannot be copied any more: %s", partition.name, error.message)
                 self.remove(answer.replica)
+                taken.broken.append(answer.replica)
             except FlyMQError as error:
-                logger.debug("%s is not copied now: %s", partition.name, error.message)
-                self._failed[answer.replica] = None
+                self._refused(partition, answer.replica, error)
         return taken
+
+    def _refused(self, partition: Partition, replica: ReplicaId, error: FlyMQError) -> None:
+        """It is tried again in a while: the leader cannot serve it now, or the disk here is full."""
+        logger.debug("%s is not copied now: %s", partition.name, error.message)
+        self._failed[replica] = None
 
     def _take(self, partition: Partition, answer: Answer, taken: Taken) -> None:
         if (rewrite := _rewrite(partition, answer)) is not None:
@@ -173,7 +182,8 @@ class Following:
             taken.rewrites.append(Rewrite(answer.replica, partition, rewrite))
             return
         if answer.error is not None:
-            raise answer.error
+            self._refused(partition, answer.replica, answer.error)
+            return
         if answer.batches:
             partition.append_as_follower(answer.batches, leader_epoch=partition.leader_epoch)
             del self._sent[answer.replica]  # the leader waits for a position, even if it is the same

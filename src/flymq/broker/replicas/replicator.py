@@ -151,6 +151,8 @@ class Replicator:
         for rewrite in taken.rewrites:
             rewrite.partition.is_rewritten = True
             self._tasks.spawn(f"rewrite {rewrite.partition.name}", self._rewrite(copying, rewrite))
+        for replica in taken.broken:
+            self.stop(replica)
         for partition, start_offset in taken.trims:
             if partition not in self._trimming:
                 self._trimming[partition] = None
@@ -167,7 +169,7 @@ class Replicator:
                     await self._threads.run(rewrite.run)
         except StorageError as error:
             logger.error("%s cannot be copied any more: %s", partition.name, error.message)
-            copying.following.remove(rewrite.replica)
+            self.stop(rewrite.replica)
         finally:
             partition.is_rewritten = False
             copying.release(rewrite.replica)

@@ -16,7 +16,7 @@ from flymq.cluster.catalog import PartitionState
 from flymq.host.clock import ManualClock
 from flymq.host.tasks import run_steps_here
 from flymq.model.delivery import Acks
-from flymq.model.errors import NotLeader
+from flymq.model.errors import NotLeader, PartitionOffline, StorageError
 
 TOPIC_ID = bytes(16)
 
@@ -177,6 +177,39 @@ async def test_a_follower_whose_leader_has_deleted_more_goes_on_where_it_starts(
     await copying.catch_up()
     assert follower.log.start_offset == 3
     assert follower.content == leader.content
+
+
+async def test_a_follower_whose_disk_was_full_goes_on_when_there_is_room(brokers: list[Broker]) -> None:
+    leader, follower, _ = brokers
+    leader.lead(4, [1])
+    follower.follow(4)
+    leader.partition.append(batch("a", "b"), Acks.LEADER)
+    copying = Copying(leader, follower)
+    follower.simulated_disk.bytes_free = 10
+    await copying.exchange()
+    assert follower.following.has_failed and follower.log.end_offset == 0
+    follower.simulated_disk.bytes_free = None
+    follower.following.try_failed_again()
+    await copying.exchange()
+    assert follower.content == leader.content
+
+
+async def test_a_follower_whose_log_has_failed_copies_it_no_more(brokers: list[Broker]) -> None:
+    leader, follower, _ = brokers
+    leader.lead(4, [1])
+    follower.follow(4)
+    leader.partition.append(batch("a"), Acks.LEADER)
+    follower.log.go_offline(StorageError("a sector is bad"))
+    await Copying(leader, follower).exchange()
+    assert len(follower.following) == 0
+
+
+async def test_a_follower_tries_again_when_its_leader_cannot_read_its_own_log(brokers: list[Broker]) -> None:
+    _, follower, _ = brokers
+    follower.follow(4)
+    follower.following.ask()
+    follower.following.take([Answer((TOPIC_ID, 0), error=PartitionOffline("a sector is bad"))])
+    assert len(follower.following) == 1 and follower.following.has_failed
 
 
 async def test_a_leader_that_leads_no_more_says_so_to_a_fetch_that_waits(brokers: list[Broker]) -> None:

@@ -54,7 +54,7 @@ class Replica:
     def __init__(self, persistence: str) -> None:
         self.disk = HeldThreads()
         self.tasks = Tasks(lambda name, error: pytest.fail(f"{name}: {error}"))
-        _, self.log = open_simulated(settings(persistence=persistence))
+        self.simulated_disk, self.log = open_simulated(settings(persistence=persistence))
         flusher = Flusher(self.disk, self.tasks, lambda error: pytest.fail(str(error)))
         self.partition = Partition(NAME, self.log, flusher=flusher, clock=ManualClock())
 
