@@ -6,6 +6,7 @@ metadata is lost (server/adoption.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable
 from uuid import UUID
@@ -15,11 +16,13 @@ from flymq.cluster.catalog import Catalog
 from flymq.cluster.image import Topic
 from flymq.host.tasks import Threads
 from flymq.model.delivery import Persistence
-from flymq.model.errors import StorageError
+from flymq.model.errors import IndeterminateResult, MetadataUnavailable, StorageError
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.topic_note import TopicNote
 
 logger = logging.getLogger(__name__)
+
+_RETRY_S = 0.5
 
 
 class TopicNotes:
@@ -34,6 +37,15 @@ class TopicNotes:
     async def write(self, topic: Topic) -> None:
         """Note a topic whose partitions are open, after it was created or changed."""
         await self.write_all([topic])
+
+    async def write_patiently(self, topic: Topic) -> None:
+        """The same; again and again while the metadata store cannot be reached."""
+        while True:
+            try:
+                return await self.write(topic)
+            except (MetadataUnavailable, IndeterminateResult) as error:
+                logger.debug("the note of the topic %s waits for the metadata: %s", topic.name, error.message)
+                await asyncio.sleep(_RETRY_S)
 
     async def write_all(self, topics: Iterable[Topic]) -> None:
         """Note topics that have partitions here, where the note says something else."""

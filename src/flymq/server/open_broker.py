@@ -182,7 +182,7 @@ async def _identify(at: Workplace, catalog: Catalog) -> tuple[str, Identity]:
 def _note_topic(at: Workplace, headroom: Headroom, notes: TopicNotes, image: Image, name: str) -> None:
     """Note a topic that another broker has created or extended."""
     if (topic := image.find(name)) is not None:
-        at.tasks.spawn(f"note of {name}", headroom.when_room(partial(notes.write, topic)))
+        at.tasks.spawn(f"note of {name}", headroom.when_room(partial(notes.write_patiently, topic)))
 
 
 async def _raise_leader_epochs(catalog: Catalog, image: Image, new_epochs: NewEpochs) -> None:
