@@ -12,6 +12,7 @@ log, and the files of the replicas with each other. The last table shows how lon
 from __future__ import annotations
 
 import argparse
+import logging
 import subprocess
 import sys
 import time
@@ -156,6 +157,7 @@ def fight(seed: int, folder: Path, *, faults: Sequence[str], store: str = SERVED
         scene.begin(persistence)
         site.brokers.until_in_sync(TOPICS[0])
         for name in faults:
+            (folder / "faults").open("a").write(f"{time.strftime('%H:%M:%S', time.gmtime())} {name}\n")
             scene.warm_up()
             since_s = time.monotonic()
             FAULTS[name].run(site)
@@ -264,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pauses[name] += seconds
         return report
 
+    logging.getLogger("flymq").setLevel(logging.ERROR)  # clients report what matters
     code = rounds.run(parser, run_round, arguments)
     print("\nlongest pause of acknowledged writes to a partition, in seconds: median and maximum")
     for name, seconds in sorted(pauses.items()):
