@@ -98,9 +98,9 @@ class ClusterWorld(Clients):
 
     settle_s = 70.0  # a restart aborts no transaction, as other brokers may coordinate it: its timeout does
 
-    def __init__(self, seed: int, *, loses_power: str = "one") -> None:
+    def __init__(self, seed: int, *, loses_power: str = "one", expected_errors: tuple[str, ...] = ()) -> None:
         """`loses_power`: "one" at a time, and only when all replicas are in sync; or "any"."""
-        super().__init__(seed, ",".join(f"broker-{number}:9092" for number in BROKERS))
+        super().__init__(seed, ",".join(f"broker-{number}:9092" for number in BROKERS), expected_errors)
         self._loses_power = loses_power
         self.store_machine = SimulatedMachine(STORE, self.network, self.chance)
         self.nodes = [Node(number, self.network, self.chance) for number in BROKERS]

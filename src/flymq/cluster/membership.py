@@ -162,8 +162,9 @@ class Membership:
         failed: dict[str, list[int]] = {}
         for topic_id, number in sorted(partitions):
             failed.setdefault(str(topic_id), []).append(number)
-        self._registration = replace(self._registration, failed=failed)
-        self._something.set()
+        if failed != self._registration.failed:
+            self._registration = replace(self._registration, failed=failed)
+            self._something.set()
 
     async def drain(self, timeout_s: float = 10.0) -> bool:
         """Let others lead: this broker is about to stop. Return whether nothing is left that another could lead.

@@ -102,6 +102,7 @@ class ClusterMember:
         ttl_s = self._config.cluster.session_timeout_ms // 1000
         membership = Membership(self._store, self._image, self._broker_id, registration, ttl_s=ttl_s)
         self._membership = membership
+        membership.set_failed(self._replicas.failed())
         membership.on_registered = self._registered
         await membership.register()
         self._replicas.is_in_touch = lambda: membership.is_valid
