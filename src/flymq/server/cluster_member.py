@@ -7,7 +7,6 @@ import asyncio
 import logging
 import ssl
 from dataclasses import dataclass
-from uuid import UUID
 
 from flymq.broker.replicas.in_sync import InSync
 from flymq.broker.replicas.replicas import Replicas
@@ -127,13 +126,9 @@ class ClusterMember:
 
     async def _tell_failed(self, membership: Membership) -> None:
         """Let other replicas lead the partitions whose logs have failed here."""
-        told: list[tuple[UUID, int]] = []
         while True:
-            failed = self._replicas.failed()
-            if failed != told:
-                membership.set_failed(failed)
-                told = failed
             await asyncio.sleep(_LOOK_FOR_FAILED_S)
+            membership.set_failed(self._replicas.failed())
 
     async def _until_admitted(self) -> None:
         changed = asyncio.Event()
