@@ -101,7 +101,7 @@ class ClusterSettings:
         "`flymq server start --brokers`.",
     )
     session_timeout_ms: int = _setting(
-        8_000,
+        6_000,
         "Time without contact after which the cluster considers a broker dead. One whose process has died is noticed "
         "sooner.",
         low=2_000,
