@@ -170,7 +170,10 @@ class Term:
         fence = Put(admission_key(broker_id), encode(Admission(epoch, is_fenced=True)))
         result = await self._store.txn([self._seat, created_at(registration_key(broker_id), epoch)], [fence])
         if result.succeeded:
-            logger.warning("broker %d is fenced: nobody listens at its address", broker_id)
+            member = self._image.members.find(broker_id)
+            was_stopping = member is not None and member.registration.is_draining
+            level = logging.INFO if was_stopping else logging.WARNING
+            logger.log(level, "broker %d is fenced: nobody listens at its address", broker_id)
         return result.revision
 
     async def _admit(self) -> int:

@@ -16,11 +16,15 @@ Steps = Generator[Callable[[], Any] | None, Any, T]
 result is sent back. None means that others may be served now. The state can change at every yield."""
 
 
+TaskFailed = Callable[[str, BaseException], None]
+"""Called with the name and the error of a task that has failed."""
+
+
 class Tasks:
     """The running tasks of one owner. A failed task is reported; none is left after `close`."""
 
-    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
-        self._on_failure = on_failure
+    def __init__(self, on_failure: TaskFailed) -> None:
+        self.on_failure = on_failure
         self._running: dict[asyncio.Task[None], None] = {}  # in start order
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -32,7 +36,7 @@ class Tasks:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_failure(task.get_name(), error)
+            self.on_failure(task.get_name(), error)
 
     async def close(self) -> None:
         """Cancel all running tasks and wait for them, including tasks that they spawn meanwhile."""

@@ -61,6 +61,8 @@ class ClusterMember:
         self._image = image
         self._replicas = replicas
         self._tasks = tasks
+        self._in_office = Tasks(tasks.on_failure)
+        """What ends when the broker is about to stop."""
         self._broker_id = broker_id = config.broker.id
         self._secret = new_id(host.entropy).hex
         self._membership: Membership | None = None
@@ -105,8 +107,8 @@ class ClusterMember:
         membership.on_registered = self._registered
         await membership.register()
         self._replicas.is_in_touch = lambda: membership.is_valid
-        self._tasks.spawn("registration", membership.run())
-        self._tasks.spawn("controller", self.controller.run())
+        self._in_office.spawn("registration", membership.run())
+        self._in_office.spawn("controller", self.controller.run())
         self._tasks.spawn("peers", self.peers.run())
         self._tasks.spawn("in-sync replicas", self._in_sync.run())
         self._tasks.spawn("failed partitions", self._tell_failed(membership))
@@ -143,12 +145,14 @@ class ClusterMember:
     # --- stop
 
     async def hand_over(self, within_s: float) -> None:
-        """Let others lead, as far as there are others that can."""
+        """Let others lead, as far as there are others that can; be the controller no more, nor register again."""
         if self._membership is not None and not await self._membership.drain(within_s):
             logger.warning("not all partitions that this broker leads were handed over in %.0f s", within_s)
+        await self._in_office.close()
 
     async def leave(self) -> None:
         """End the registration."""
+        await self._in_office.close()
         if self._membership is not None:
             try:
                 await self._membership.leave()
