@@ -130,15 +130,18 @@ class Brokers:
         folder: Path,
         count: int = 3,
         settings: Mapping[str, object] | None = None,
+        own_settings: Callable[[int], Mapping[str, object]] = lambda number: {},
         *,
         store: StoreThread | None = None,
         place: Callable[[int], Place] = lambda number: Place(),
     ) -> None:
+        """`own_settings`: of one broker."""
         self.store = store or ServedStore(folder)
         common = {**self.store.settings, "topics.default_replication_factor": min(3, count)}
 
         def start(number: int) -> BrokerProcess:
-            own, at = {**common, "broker.id": number, **(settings or {})}, place(number)
+            own = {**common, "broker.id": number, **(settings or {}), **own_settings(number)}
+            at = place(number)
             log = folder / f"{number}.log"
             return BrokerProcess(
                 folder / str(number), own, log=log, host=at.host, within=at.within, environ=at.environ

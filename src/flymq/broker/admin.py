@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.topic_notes import TopicNotes
 from flymq.cluster.catalog import NO_LEADER, Catalog, Overrides, PartitionState, TopicSpec
 from flymq.cluster.image import Image, Topic
-from flymq.cluster.placement import place
+from flymq.cluster.placement import check_placed, place
 from flymq.host.entropy import Entropy, new_id
 from flymq.host.tasks import Tasks, Threads
 from flymq.model.delivery import Persistence
@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _STARTS = 1 << 16
+
+Placed = Sequence[Sequence[int]]
+"""The brokers of each partition, the preferred leader first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +97,25 @@ class Admin:
         partitions: int = 0,
         replication_factor: int = 0,
         settings: Mapping[str, Any] | None = None,
+        placed: Placed | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
-        """Create a topic; 0 means the default. Returns None if the request is only validated."""
+        """Create a topic; 0 means the default. Returns None if the request is only validated.
+
+        `placed`: the brokers of each partition; if not given, they are chosen.
+        """
         check_topic_name(name)
         if is_internal(name):
             raise InvalidTopicName(f"{name!r}: names that start with '__' are reserved for internal topics")
-        await self._know_brokers(replication_factor)
-        spec = self._new_spec(partitions, replication_factor, settings or {})
+        await self._know_brokers(len(placed[0]) if placed else replication_factor)
+        spec = self._new_spec(partitions, replication_factor, settings or {}, placed)
         if name in self._image or name in self._creating:
             raise TopicExists(f"the topic {name!r} exists already")
         self._check_collision(name)
         if validate_only:
             return None
         self._headroom.check_room()
-        return await self._create(name, spec)
+        return await self._create(name, spec, placed)
 
     async def get_or_create_internal(self, name: str, *, partitions: int, settings: Mapping[str, Any]) -> Topic:
         """Return an internal topic, creating it at the first start.
@@ -148,15 +155,15 @@ class Admin:
         """Return whether a topic of this name is created on first use."""
         return self._defaults.auto_create and not is_internal(name)
 
-    async def _create(self, name: str, spec: TopicSpec) -> Topic:
+    async def _create(self, name: str, spec: TopicSpec, placed: Placed | None = None) -> Topic:
         """Create a topic in a task: it completes even if the client disconnects, and others may wait for it too."""
         done = self._creating[name] = asyncio.get_running_loop().create_future()
-        self._tasks.spawn(f"creation of {name}", self._run_create(name, spec, done))
+        self._tasks.spawn(f"creation of {name}", self._run_create(name, spec, placed, done))
         return await asyncio.shield(done)
 
-    async def _run_create(self, name: str, spec: TopicSpec, done: asyncio.Future[Topic]) -> None:
+    async def _run_create(self, name: str, spec: TopicSpec, placed: Placed | None, done: asyncio.Future[Topic]) -> None:
         try:
-            done.set_result(await self._create_topic(name, spec))
+            done.set_result(await self._create_topic(name, spec, placed))
         except FlyMQError as error:
             if isinstance(error, ResourcesExhausted):
                 self._headroom.report(error)
@@ -166,8 +173,8 @@ class Admin:
             del self._creating[name]
             done.cancel()  # unless it is done: the broker is stopping
 
-    async def _create_topic(self, name: str, spec: TopicSpec) -> Topic:
-        states = self._new_states(spec)
+    async def _create_topic(self, name: str, spec: TopicSpec, placed: Placed | None) -> Topic:
+        states = self._new_states(spec, placed)
         await self._image.until(await self._catalog.create(name, spec, states))
         try:
             await self._replicas.settled(spec.topic_id)
@@ -193,20 +200,28 @@ class Admin:
                     hint="Use names that differ in more than . and _.",
                 )
 
-    def _new_spec(self, partitions: int, replication_factor: int, settings: Mapping[str, Any]) -> TopicSpec:
+    def _new_spec(
+        self, partitions: int, replication_factor: int, settings: Mapping[str, Any], placed: Placed | None = None
+    ) -> TopicSpec:
+        if placed is not None:
+            partitions, replication_factor = len(placed), len(placed[0])
         partitions = partitions or self._defaults.partitions
         replication_factor = replication_factor or min(self._defaults.replication_factor, max(1, len(self._racks())))
         self._check_partitions(partitions)
         overrides, _ = self._override({}, settings)
         spec = TopicSpec(new_id(self._entropy), partitions, replication_factor, overrides)
-        self._new_states(spec)  # refuses a replication factor that is too large
+        self._new_states(spec, placed)  # refuses a replication factor that is too large
         return spec
 
-    def _new_states(self, spec: TopicSpec, *, first: int = 0) -> list[PartitionState]:
+    def _new_states(self, spec: TopicSpec, placed: Placed | None = None, *, first: int = 0) -> list[PartitionState]:
         """Place the replicas of new partitions, from number `first` on."""
-        start = spec.topic_id.int % _STARTS
-        placed = place(self._racks(), spec.partitions - first, spec.replication_factor, first=first, start=start)
-        return [PartitionState(replicas[0], 0, replicas, replicas) for replicas in placed]
+        racks = self._racks()
+        if placed is None:
+            start = spec.topic_id.int % _STARTS
+            placed = place(racks, spec.partitions - first, spec.replication_factor, first=first, start=start)
+        else:
+            check_placed(placed, racks, spec.replication_factor)
+        return [PartitionState(replicas[0], 0, list(replicas), list(replicas)) for replicas in placed]
 
     async def _know_brokers(self, replication_factor: int) -> None:
         """Before so many replicas are refused, know what the metadata store knows: a broker may just have joined."""
@@ -237,18 +252,20 @@ class Admin:
         changes = ", ".join(f"{key}={'default' if value is None else value}" for key, value in settings.items())
         logger.info("changed the topic %s: %s", name, changes)
 
-    async def add_partitions(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Increase the number of partitions to `partitions`."""
+    async def add_partitions(
+        self, name: str, partitions: int, *, placed: Placed | None = None, validate_only: bool = False
+    ) -> None:
+        """Increase the number of partitions to `partitions`. `placed`: the brokers of each new one."""
         old = self._image.get(name).spec
         if partitions <= old.partitions:
             raise InvalidPartitions(f"the topic {name!r} has {old.partitions} partitions; it can only get more")
         self._check_partitions(partitions)
+        replication_factor = self._image.get(name).replication_factor  # it may have been changed since
+        spec = msgspec.structs.replace(old, partitions=partitions, replication_factor=replication_factor)
+        states = self._new_states(spec, placed, first=old.partitions)
         if validate_only:
             return
         self._headroom.check_room()
-        replication_factor = self._image.get(name).replication_factor  # it may have been changed since
-        spec = msgspec.structs.replace(old, partitions=partitions, replication_factor=replication_factor)
-        states = self._new_states(spec, first=old.partitions)
         await self._image.until(await self._catalog.add_partitions(name, old, spec, states))
         try:
             await self._replicas.settled(spec.topic_id)

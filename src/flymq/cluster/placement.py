@@ -8,10 +8,10 @@ fails are taken over by all the others and not by its neighbour alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
-from flymq.model.errors import InvalidReplicationFactor
+from flymq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
 def place(
@@ -27,6 +27,21 @@ def place(
         raise InvalidReplicationFactor(f"{replication_factor} replicas on {brokers}")
     order = _interleave(racks)
     return [_replicas(order, racks, replication_factor, start + number) for number in range(first, first + partitions)]
+
+
+def check_placed(placed: Sequence[Sequence[int]], brokers: Collection[int], replication_factor: int) -> None:
+    """Refuse replicas that a client has placed where they cannot be."""
+    for replicas in placed:
+        if unknown := [broker for broker in replicas if broker not in brokers]:
+            raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}; there are {sorted(brokers)}")
+        if len(set(replicas)) < len(replicas):
+            raise InvalidReplicaAssignment(f"{list(replicas)} names a broker twice")
+        if len(replicas) != replication_factor or not replicas:
+            raise InvalidReplicaAssignment(
+                f"{list(replicas)} are {len(replicas)} replicas; all partitions of a topic have as many, here "
+                f"{replication_factor}",
+                hint="Give each partition the same number of replicas, at least one.",
+            )
 
 
 def _interleave(racks: Mapping[int, str]) -> list[int]:

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from flymq.cluster.placement import place
-from flymq.model.errors import InvalidReplicationFactor
+from flymq.cluster.placement import check_placed, place
+from flymq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 NO_RACKS = dict.fromkeys((1, 2, 3), "")
 
@@ -54,3 +54,18 @@ def test_one_broker_holds_one_replica() -> None:
         place({7: ""}, 1, 2)
     with pytest.raises(InvalidReplicationFactor, match="4 replicas on 3 brokers"):
         place(NO_RACKS, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("placed", "problem"),
+    [
+        ([[1, 9]], "there is no broker 9"),
+        ([[2, 2]], "names a broker twice"),
+        ([[1, 2], [3]], "as many, here 2"),
+        ([[1, 2], []], "as many, here 2"),
+    ],
+)
+def test_replicas_that_a_client_places_where_they_cannot_be_are_refused(placed: list[list[int]], problem: str) -> None:
+    with pytest.raises(InvalidReplicaAssignment, match=problem):
+        check_placed(placed, {1, 2, 3}, 2)
+    check_placed([[1, 2], [3, 1]], {1, 2, 3}, 2)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flymq.broker.admin import Admin
+from flymq.broker.admin import Admin, Placed
 from flymq.broker.admin import TopicDefaults as TopicDefaults
 from flymq.broker.partition_admin import Outcomes, PartitionAdmin
 from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
+from flymq.cluster.catalog import NO_LEADER as NO_LEADER
 from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image
 from flymq.cluster.image import Topic as Topic
@@ -87,10 +88,17 @@ class Topics:
             _info(number, state, here.get(number), offline.get(number)) for number, state in enumerate(topic.partitions)
         ]
 
-    def offline(self, caller: Caller, topic: Topic) -> set[int]:
-        """Return the numbers of the partitions that are offline on this broker."""
+    def offline_replicas(self, caller: Caller, topic: Topic) -> dict[int, list[int]]:
+        """Return the replicas that cannot be used, by the number of the partition: those on brokers that are not there,
+        and those on this broker whose files cannot be used."""
         failed = (number for number, each in self._replicas.of(topic).items() if each.log.failure is not None)
-        return {*self._replicas.offline(topic), *failed}
+        found = {number: [self._replicas.broker_id] for number in (*self._replicas.offline(topic), *failed)}
+        if self._image.members:
+            live = self._image.members.live
+            for number, state in enumerate(topic.partitions):
+                if gone := [broker for broker in state.replicas if broker not in live]:
+                    found[number] = sorted({*found.get(number, ()), *gone})
+        return found
 
     def partition(self, caller: Caller, name: TopicPartition) -> PartitionInfo:
         """Describe one partition that has a replica on this broker."""
@@ -111,15 +119,20 @@ class Topics:
         partitions: int = 0,
         replication_factor: int = 0,
         settings: Mapping[str, Any] | None = None,
+        placed: Placed | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
-        """Create a topic; 0 means the default. Returns None if the request is only validated."""
+        """Create a topic; 0 means the default. Returns None if the request is only validated.
+
+        `placed`: the brokers of each partition; if not given, they are chosen.
+        """
         self._gate.check(caller, Operation.CREATE, Resource.TOPIC, name)
         return await self._admin.create(
             name,
             partitions=partitions,
             replication_factor=replication_factor,
             settings=settings,
+            placed=placed,
             validate_only=validate_only,
         )
 
@@ -136,10 +149,18 @@ class Topics:
         self._gate.check(caller, Operation.ALTER_CONFIGS, Resource.TOPIC, name)
         await self._admin.alter(name, settings, validate_only=validate_only)
 
-    async def add_partitions(self, caller: Caller, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Increase the number of partitions to `partitions`."""
+    async def add_partitions(
+        self,
+        caller: Caller,
+        name: str,
+        partitions: int,
+        *,
+        placed: Placed | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Increase the number of partitions to `partitions`. `placed`: the brokers of each new one."""
         self._gate.check(caller, Operation.ALTER, Resource.TOPIC, name)
-        await self._admin.add_partitions(name, partitions, validate_only=validate_only)
+        await self._admin.add_partitions(name, partitions, placed=placed, validate_only=validate_only)
 
     async def delete(self, caller: Caller, name: str) -> None:
         """Delete a topic and its records."""

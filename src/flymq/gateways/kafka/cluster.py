@@ -63,12 +63,16 @@ def describe_cluster(
         return cluster.DescribeClusterResponse(
             error_code=ErrorCode.INVALID_REQUEST, error_message="only the endpoint type of brokers is supported"
         )
+    local = connection.local_address
+    brokers = known.brokers(local) if request.include_fenced_brokers else known.usable_brokers(local)
     return cluster.DescribeClusterResponse(
         cluster_id=known.cluster_id,
         controller_id=known.controller_id,
         brokers=[
-            cluster.DescribeClusterBroker(broker.broker_id, broker.host, broker.port)
-            for broker in known.brokers(connection.local_address)
+            cluster.DescribeClusterBroker(
+                broker.broker_id, broker.host, broker.port, broker.rack or None, not broker.is_live
+            )
+            for broker in brokers
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NO_OPERATIONS

@@ -59,7 +59,7 @@ def list_config_resources(
 ) -> listing.ListConfigResourcesResponse:
     """List what has settings. Version 0 asks for subscriptions of client metrics alone."""
     service, caller = connection.service, connection.caller
-    brokers = [str(service.cluster.broker_id)]
+    brokers = [str(broker.broker_id) for broker in service.cluster.brokers(connection.local_address)]
     names: dict[int, Iterable[str]] = {
         ResourceType.TOPIC: (kafka_name(topic.name) for topic in service.topics.all(caller)),
         ResourceType.BROKER: brokers,

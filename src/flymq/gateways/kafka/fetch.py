@@ -9,6 +9,7 @@ from typing import Any
 from flymq.broker.service.records import Fetched, FetchFrom, FetchQuery, PartitionRead, View
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.current_leader import NOT_LED, CurrentLeaders
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.gateways.kafka.fetch_session import (
     FINAL_EPOCH,
@@ -31,10 +32,13 @@ from flymq.wire.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 _SESSIONS_FROM = 7
+_LEADERS_FROM = 16
 
 
 def fetch(
@@ -87,14 +91,17 @@ class _Opened:
     session: FetchSession | None = None
     is_incremental: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    names_leaders: bool = False
+    """Whether the client understands who leads what this broker does not."""
 
 
 def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _Opened | FetchResponse:
     isolation = Isolation(request.isolation_level == Isolation.READ_COMMITTED)
+    names_leaders = version >= _LEADERS_FROM
     known = connection.fetch_session
     if version < _SESSIONS_FROM or request.session_epoch == FINAL_EPOCH:
         connection.fetch_session = None
-        return _Opened(distinct(request.topics), isolation=isolation)
+        return _Opened(distinct(request.topics), isolation=isolation, names_leaders=names_leaders)
     is_incremental = request.session_epoch != FULL_EPOCH
     if not is_incremental:
         session = connection.fetch_session = next_session(known)
@@ -109,7 +116,7 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
     if len(session.partitions) > PARTITIONS_MAX:
         connection.fetch_session = None
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    return _Opened(list(session.partitions.values()), session, is_incremental, isolation)
+    return _Opened(list(session.partitions.values()), session, is_incremental, isolation, names_leaders)
 
 
 class _Asked:
@@ -171,6 +178,7 @@ class _Answered:
         self._throttle_ms = fetched.throttle_ms
         self._reads = iter(fetched.reads)
         self._topics: dict[TopicKey, FetchableTopicResponse] = {}
+        self._not_led: list[tuple[TopicKey, PartitionData]] = []
 
     def add(self, some: Sequence[Wanted], asked: _Asked) -> None:
         opened, topics, refused = self._opened, self._topics, asked.refused
@@ -185,14 +193,28 @@ class _Answered:
             topic = topics.get(wanted.topic)
             if topic is None:
                 topic = topics[wanted.topic] = _topic(wanted.topic)
-            topic.partitions.append(_partition(wanted.request.partition, read, opened.isolation))
+            part = _partition(wanted.request.partition, read, opened.isolation)
+            topic.partitions.append(part)
+            if read.error is not None and part.error_code in NOT_LED:
+                self._not_led.append((wanted.topic, part))
 
     def response(self, connection: KafkaConnection) -> FetchResponse:
         if self._throttle_ms:
             connection.throttle(self._throttle_ms)
         session = self._opened.session
         session_id = 0 if session is None else session.session_id
-        return FetchResponse(self._throttle_ms, ErrorCode.NONE, session_id, [*self._topics.values()])
+        response = FetchResponse(self._throttle_ms, ErrorCode.NONE, session_id, [*self._topics.values()])
+        if self._not_led and self._opened.names_leaders:
+            self._name_leaders(connection, response)
+        return response
+
+    def _name_leaders(self, connection: KafkaConnection, response: FetchResponse) -> None:
+        leaders, topics, caller = CurrentLeaders(connection), connection.service.topics, connection.caller
+        for key, part in self._not_led:
+            known = topics.find_by_id(caller, key) if isinstance(key, bytes) else topics.find(caller, own_name(key))
+            if (leader := leaders.find(known, part.partition_index)) is not None:
+                part.current_leader = LeaderIdAndEpoch(*leader)
+        response.node_endpoints = [NodeEndpoint(*each) for each in leaders.endpoints]
 
 
 def _topic(key: TopicKey) -> FetchableTopicResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from flymq.broker.service.topics import Topic
+from flymq.broker.service.topics import NO_LEADER, Topic
 from flymq.gateways.kafka.cluster import CLUSTER_OPERATIONS, NO_OPERATIONS, TOPIC_OPERATIONS
 from flymq.gateways.kafka.connection import KafkaConnection
 from flymq.gateways.kafka.errors import ErrorCode, code_of
@@ -82,8 +82,8 @@ def _respond(
     cluster = connection.service.cluster
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(broker.broker_id, broker.host, broker.port)
-            for broker in cluster.brokers(connection.local_address)
+            MetadataResponseBroker(broker.broker_id, broker.host, broker.port, broker.rack or None)
+            for broker in cluster.usable_brokers(connection.local_address)
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
@@ -97,25 +97,24 @@ def _respond(
 def _topic(
     connection: KafkaConnection, topic: Topic, request: MetadataRequest, asked_name: str = ""
 ) -> MetadataResponseTopic:
-    offline = connection.service.topics.offline(connection.caller, topic)
-    here = [connection.service.cluster.broker_id]
+    offline = connection.service.topics.offline_replicas(connection.caller, topic)
+    is_live = connection.service.cluster.is_live
+    partitions = []
+    for number, state in enumerate(topic.partitions):
+        code, leader = ErrorCode.NONE, state.leader
+        if not is_live(leader):  # as Kafka does: the client asks again soon
+            code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        partitions.append(
+            MetadataResponsePartition(
+                code, number, leader, state.leader_epoch, state.replicas, state.isr, offline.get(number, [])
+            )
+        )
     return MetadataResponseTopic(
         ErrorCode.NONE,
         asked_name or kafka_name(topic.name),
         topic.topic_id.bytes,
         topic.is_internal,
-        [
-            MetadataResponsePartition(
-                ErrorCode.NONE,
-                number,
-                state.leader,
-                state.leader_epoch,
-                state.replicas,
-                state.isr,
-                here if number in offline else [],
-            )
-            for number, state in enumerate(topic.partitions)
-        ],
+        partitions,
         TOPIC_OPERATIONS if request.include_topic_authorized_operations else NO_OPERATIONS,
     )
 
@@ -155,22 +154,23 @@ def describe_topic_partitions(
 def _page(
     connection: KafkaConnection, topic: Topic, name: str, numbers: range
 ) -> pages.DescribeTopicPartitionsResponseTopic:
-    offline = connection.service.topics.offline(connection.caller, topic)
-    here = [connection.service.cluster.broker_id]
+    offline = connection.service.topics.offline_replicas(connection.caller, topic)
+    is_live = connection.service.cluster.is_live
     partitions = []
     for number in numbers:
         state = topic.partitions[number]
+        is_led = is_live(state.leader)
         partitions.append(
             pages.DescribeTopicPartitionsResponsePartition(
-                ErrorCode.NONE,
+                ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
                 number,
-                state.leader,
+                state.leader if is_led else NO_LEADER,
                 state.leader_epoch,
                 state.replicas,
                 state.isr,
-                eligible_leader_replicas=[],  # not null: Java's clients do not take that
+                eligible_leader_replicas=state.elr,  # not null: Java's clients do not take that
                 last_known_elr=[],
-                offline_replicas=here if number in offline else [],
+                offline_replicas=offline.get(number, []),
             )
         )
     return pages.DescribeTopicPartitionsResponseTopic(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from flymq.broker.service.records import Joining, PartProduced, Produced, ProducePart
 from flymq.gateways.connection import AnswerLater
 from flymq.gateways.kafka.connection import KafkaConnection
+from flymq.gateways.kafka.current_leader import NOT_LED, CurrentLeaders
 from flymq.gateways.kafka.errors import ErrorCode, code_of
 from flymq.model.delivery import Acks
 from flymq.model.errors import (
@@ -28,6 +29,8 @@ from flymq.model.errors import (
 )
 from flymq.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -35,6 +38,7 @@ from flymq.wire.kafka.messages.produce import (
 )
 
 _ACKS = {acks.value: acks for acks in Acks}
+_LEADERS_FROM = 10
 _ABORTABLE_FROM = 11
 _BEGINS_FROM = 12
 _BY_ID_FROM = 13
@@ -69,7 +73,7 @@ def produce(connection: KafkaConnection, request: ProduceRequest, version: int) 
         _close_on_error(connection, produced)
         return None
     if produced.decided is None:
-        return _respond(request, produced, version)
+        return _respond(connection, request, produced, version)
     return AnswerLater(produced.decided, lambda _: _respond_later(connection, request, produced, version))
 
 
@@ -90,7 +94,7 @@ def _respond_later(
 ) -> ProduceResponse:
     if request.transactional_id and _is_stale(produced):
         connection.abort()
-    return _respond(request, produced, version)
+    return _respond(connection, request, produced, version)
 
 
 def _close_on_error(connection: KafkaConnection, produced: Produced) -> None:
@@ -101,9 +105,9 @@ def _close_on_error(connection: KafkaConnection, produced: Produced) -> None:
         produced.decided.add_done_callback(lambda _: _close_on_error(connection, Produced(produced.parts)))
 
 
-def _respond(request: ProduceRequest, produced: Produced, version: int) -> ProduceResponse:
+def _respond(connection: KafkaConnection, request: ProduceRequest, produced: Produced, version: int) -> ProduceResponse:
     parts = iter(produced.parts)
-    return ProduceResponse(
+    response = ProduceResponse(
         [
             TopicProduceResponse(
                 topic.name,
@@ -114,6 +118,20 @@ def _respond(request: ProduceRequest, produced: Produced, version: int) -> Produ
         ],
         produced.throttle_ms,
     )
+    if version >= _LEADERS_FROM and any(isinstance(part, FlyMQError) for part in produced.parts):
+        _name_leaders(connection, response)
+    return response
+
+
+def _name_leaders(connection: KafkaConnection, response: ProduceResponse) -> None:
+    leaders = CurrentLeaders(connection)
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            if part.error_code in NOT_LED:
+                known = connection.service.topics.find(connection.caller, topic.name)
+                if (leader := leaders.find(known, part.index)) is not None:
+                    part.current_leader = LeaderIdAndEpoch(*leader)
+    response.node_endpoints = [NodeEndpoint(*each) for each in leaders.endpoints]
 
 
 def _partition(number: int, part: PartProduced, version: int) -> PartitionProduceResponse:

@@ -1,4 +1,5 @@
-"""The metadata quorum, as `kafka-metadata-quorum` shows it: this broker; offsets are revisions of the metadata."""
+"""The metadata quorum, as `kafka-metadata-quorum` shows it: the brokers, one of which is the controller; offsets are
+revisions of the metadata, which is in a store of its own."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ METADATA_TOPIC = "__cluster_metadata"
 _EPOCH = 1
 """Kafka's tools take 0 and less for "there is no leader"."""
 _LISTENER = "CONTROLLER"
+_INT32_MAX = (1 << 31) - 1
 
 
 def describe_quorum(
@@ -35,17 +37,27 @@ def describe_quorum(
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 found.append(PartitionDataAnswer(part.partition_index, error, f"only {METADATA_TOPIC}-0 has a quorum"))
         topics.append(TopicDataAnswer(topic.topic_name, found))
-    here = connection.service.cluster.this_broker(connection.local_address)
-    node = Node(here.broker_id, [Listener(_LISTENER, here.host, here.port)])
-    return DescribeQuorumResponse(topics=topics, nodes=[node] if knows_it else [])
+    nodes = [
+        Node(broker.broker_id, [Listener(_LISTENER, broker.host, broker.port)])
+        for broker in connection.service.cluster.brokers(connection.local_address)
+    ]
+    return DescribeQuorumResponse(topics=topics, nodes=nodes if knows_it else [])
 
 
 def _metadata(connection: KafkaConnection) -> PartitionDataAnswer:
-    broker_id, revision = connection.service.cluster.broker_id, connection.service.topics.revision
+    cluster, revision = connection.service.cluster, connection.service.topics.revision
     now_ms = connection.shared.clock.now_ms()
-    voter = ReplicaState(
-        broker_id, log_end_offset=revision, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
-    )
+    voters = [
+        ReplicaState(
+            broker.broker_id, log_end_offset=revision, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
+        )
+        for broker in cluster.usable_brokers(connection.local_address)
+    ]
+    seat = cluster.members.controller
     return PartitionDataAnswer(
-        0, leader_id=broker_id, leader_epoch=_EPOCH, high_watermark=revision, current_voters=[voter]
+        0,
+        leader_id=cluster.controller_id,
+        leader_epoch=_EPOCH if seat is None else min(seat.epoch, _INT32_MAX),
+        high_watermark=revision,
+        current_voters=voters,
     )

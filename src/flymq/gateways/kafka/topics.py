@@ -39,7 +39,7 @@ async def create_topics(
 async def _create(
     connection: KafkaConnection, wanted: creation.CreatableTopic, validate_only: bool
 ) -> creation.CreatableTopicResult:
-    partitions, replicas = _sizes(connection, wanted)
+    partitions, replicas, placed = _sizes(wanted)
     settings = to_flymq({config.name: config.value for config in wanted.configs})
     settings = with_kafka_defaults(settings)
     topic = await connection.service.topics.create(
@@ -48,6 +48,7 @@ async def _create(
         partitions=partitions,
         replication_factor=replicas,
         settings=settings,
+        placed=placed,
         validate_only=validate_only,
     )
     if topic is None:
@@ -67,25 +68,20 @@ async def _create(
     )
 
 
-def _sizes(connection: KafkaConnection, wanted: creation.CreatableTopic) -> tuple[int, int]:
-    """Return the requested numbers of partitions and replicas; 0 means the default."""
+def _sizes(wanted: creation.CreatableTopic) -> tuple[int, int, list[list[int]] | None]:
+    """Return the requested numbers of partitions and replicas, 0 for the default; and the brokers, if given."""
     if wanted.assignments:
-        numbers = sorted(assignment.partition_index for assignment in wanted.assignments)
-        if numbers != list(range(len(numbers))) or wanted.num_partitions != _LEAVE_TO_BROKER:
+        by_number = {assignment.partition_index: assignment.broker_ids for assignment in wanted.assignments}
+        numbers = range(len(wanted.assignments))
+        if sorted(by_number) != list(numbers) or wanted.num_partitions != _LEAVE_TO_BROKER:
             raise InvalidRequest("replica assignments list each partition from 0 on once, and need no number of them")
-        _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
-        return len(numbers), 1
+        placed = [by_number[number] for number in numbers]
+        return len(placed), len(placed[0]), placed
     if wanted.num_partitions == 0 or wanted.num_partitions < _LEAVE_TO_BROKER:
         raise InvalidPartitions(f"a topic must have at least 1 partition, not {wanted.num_partitions}")
     if wanted.replication_factor == 0 or wanted.replication_factor < _LEAVE_TO_BROKER:
         raise InvalidReplicationFactor(f"a topic must have at least 1 replica, not {wanted.replication_factor}")
-    return max(0, wanted.num_partitions), max(0, wanted.replication_factor)
-
-
-def _check_brokers(connection: KafkaConnection, assignments: list[list[int]]) -> None:
-    broker_id = connection.service.cluster.broker_id
-    if any(brokers != [broker_id] for brokers in assignments):
-        raise InvalidReplicationFactor(f"every partition must be assigned to broker {broker_id} only")
+    return max(0, wanted.num_partitions), max(0, wanted.replication_factor), None
 
 
 def _configs(topic: Topic) -> list[creation.CreatableTopicConfigs]:
@@ -129,8 +125,9 @@ async def create_partitions(
 async def _grow(connection: KafkaConnection, wanted: growth.CreatePartitionsTopic, validate_only: bool) -> None:
     topics, caller = connection.service.topics, connection.caller
     topic = topics.get(caller, wanted.name)
+    placed = None
     if wanted.assignments is not None:
         if len(wanted.assignments) != wanted.count - len(topic.partitions):
             raise InvalidRequest("replica assignments must list the new partitions, each once")
-        _check_brokers(connection, [assignment.broker_ids for assignment in wanted.assignments])
-    await topics.add_partitions(caller, wanted.name, wanted.count, validate_only=validate_only)
+        placed = [assignment.broker_ids for assignment in wanted.assignments]
+    await topics.add_partitions(caller, wanted.name, wanted.count, placed=placed, validate_only=validate_only)
