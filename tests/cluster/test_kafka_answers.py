@@ -9,17 +9,25 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from tests.cluster import kafka_requests
 from tests.cluster.brokers import WITHIN_S, Brokers
+from tests.ports import free_port
 
 from flymq.gateways.kafka.errors import ErrorCode
 from flymq.record.batch import encode_batch
 
 BROKERS = [1, 2, 3]
+OUTSIDE = {number: free_port() for number in BROKERS}
+"""The port of the additional listener of each broker."""
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Three brokers in three racks, none of which is stopped."""
-    brokers = Brokers(tmp_path_factory.mktemp("c"), own_settings=lambda number: {"broker.rack": f"rack-{number}"})
+    """Three brokers in three racks, none of which is stopped, with a listener for clients outside."""
+
+    def settings(number: int) -> dict[str, object]:
+        port = OUTSIDE[number]
+        return {"broker.rack": f"rack-{number}", "listener.additional": f"outside://0.0.0.0:{port} as localhost:{port}"}
+
+    brokers = Brokers(tmp_path_factory.mktemp("c"), own_settings=settings)
     try:
         yield brokers
     finally:
@@ -45,6 +53,31 @@ def test_every_broker_lists_all_brokers_with_their_racks_and_the_controller(shar
         seen.append((found.cluster_id, found.controller.id, nodes))
     assert seen[0][2] == [(number, shared[number].address, f"rack-{number}") for number in BROKERS]
     assert seen[1:] == seen[:-1]
+
+
+def test_a_client_is_told_the_addresses_of_the_listener_it_came_in_by(shared: Brokers) -> None:
+    outside = [(number, "localhost", OUTSIDE[number]) for number in BROKERS]
+    for broker_id in BROKERS:
+        found = kafka_requests.metadata(OUTSIDE[broker_id])
+        assert [(broker.node_id, broker.host, broker.port) for broker in found.brokers] == outside
+    consumer = Consumer({"bootstrap.servers": f"localhost:{OUTSIDE[2]}", "group.id": "outside"})
+    assert {broker.port for broker in consumer.list_topics(timeout=WITHIN_S).brokers.values()} == set(OUTSIDE.values())
+    consumer.close()
+
+
+def test_a_broker_that_does_not_reach_itself_where_it_is_advertised_says_so(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    nowhere = free_port()
+    brokers = Brokers(tmp_path_factory.mktemp("c"), 1, {"listener.advertised_port": nowhere})
+    try:
+        while (
+            f"told to connect to 127.0.0.1:{nowhere}, where this broker does not reach itself"
+            not in brokers[1].log_text
+        ):
+            assert brokers[1].is_running
+    finally:
+        brokers.close()
 
 
 def test_a_topic_is_described_alike_by_every_broker(shared: Brokers) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 from flymq.client.aio.connection import Connection, connect
 from flymq.client.metrics import Counters
 from flymq.client.settings import ConnectionConfig
-from flymq.cluster.brokers import ClusterBroker
+from flymq.cluster.brokers import ClusterBroker, Listener
 from flymq.cluster.image import Image
 from flymq.host.host import Host
 from flymq.model.errors import BrokerUnavailable, FlyMQError
@@ -107,6 +107,37 @@ class Peers:
             connection.close()
             raise
         return connection
+
+    async def check_own(self, addresses: Iterable[Listener]) -> None:
+        """Warn of addresses of this broker by which it does not reach itself: others hardly will."""
+        for address in addresses:
+            where = f"{address.host}:{address.port}"
+            advice = "set listener.advertised_host and listener.advertised_port to the address of this broker"
+            if address.name:
+                advice = f"correct the address of {address.name} in listener.additional"
+            try:
+                connection = await connect(
+                    (address.host, address.port), self._config, self.counters, self._host.network, logs_in=False
+                )
+            except FlyMQError as error:
+                logger.warning(
+                    "clients and brokers are told to connect to %s, where this broker does not reach itself: %s. If "
+                    "they do not either: %s",
+                    where,
+                    error.message,
+                    advice,
+                )
+                continue
+            if connection.broker != self._broker_id:
+                logger.error(
+                    "clients and brokers are told to connect to %s, where broker %d answers, not this one, which is "
+                    "%d: %s",
+                    where,
+                    connection.broker,
+                    self._broker_id,
+                    advice,
+                )
+            connection.close()
 
     async def _link(self, broker_id: int) -> Connection:
         """Return the shared connection to a broker; concurrent calls share one attempt."""

@@ -17,6 +17,7 @@ from flymq.broker.replicas.scrubbing import Scrubber
 from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.quota import ClientQuota
 from flymq.broker.service.service import Service
+from flymq.cluster.brokers import Listener as Address
 from flymq.gateways.budget import BufferBudget
 from flymq.gateways.connection import ConnectionLimits, SharedByConnections
 from flymq.gateways.kafka.connection import KafkaConnection
@@ -67,6 +68,7 @@ class Server:
         self._undo = AsyncExitStack()
         self._stop_by_s: float | None = None
         self._member: ClusterMember | None = None
+        self._more_listeners: list[Listener] = []
         self._accounts = Accounts(
             host.clock,
             ClientQuota(config.quotas.produce_bytes_per_s),
@@ -108,17 +110,31 @@ class Server:
         storage = config.storage
         scrubber = Scrubber(broker.replicas, self._disk_threads, bytes_per_s=storage.scrub_bytes_per_s)
         scrubber.start(self._tasks, storage.scrub_interval_ms)
-        self._listener = self._listener_of(self._gateways(broker.service, http), tls, config.limits.connections_max)
+        gateways = self._gateways(broker.service, http)
+        self._listener = self._listener_of(gateways, tls, config.limits.connections_max)
         self.port = await self._listener.open(config.listener.host, config.listener.port, config.listener.backlog)
         logger.info("listening for all protocols on %s:%d", config.listener.host, self.port)
+        await self._open_more(gateways, tls)
         if self._member is not None:
-            await self._member.join(*self._advertised())
+            await self._member.join(self._advertised())
         self._rest.service = broker.service
-        self.monitor.listeners += [self._listener, self._http_listener]
+        self.monitor.listeners += [self._listener, *self._more_listeners, self._http_listener]
         self.monitor.serve(broker, self._tasks, None if self._member is None else self._member.controller)
 
-    def _advertised(self) -> tuple[str, int]:
-        """Return the address that other brokers, and clients of the cluster, connect to."""
+    async def _open_more(self, gateways: list[Gateway], tls: ssl.SSLContext | None) -> None:
+        """Open the additional listeners."""
+        for each in self.config.listener.more:
+            listener = self._listener_of(gateways, tls, self.config.limits.connections_max)
+            await listener.open(each.host, each.port, self.config.listener.backlog)
+            self._more_listeners.append(listener)
+            self.broker.service.cluster.additional_listeners[each.port] = each.advertised
+            told = f"{each.advertised_host}:{each.advertised_port}"
+            logger.info(
+                "listening on %s:%d for clients that reach it as %s (%s)", each.host, each.port, told, each.name
+            )
+
+    def _advertised(self) -> list[Address]:
+        """Return the addresses of this broker. The first one is the one that other brokers connect to."""
         listener = self.config.listener
         if self.config.is_local_only:
             logger.warning(
@@ -126,7 +142,8 @@ class Server:
                 "Start it with --host, or set listener.advertised_host",
                 listener.advertised_host or listener.host,
             )
-        return listener.advertised_host or listener.host, listener.advertised_port or self.port
+        default = Address(listener.advertised_host or listener.host, listener.advertised_port or self.port)
+        return [default, *(each.advertised for each in listener.more)]
 
     def _workplace(self) -> Workplace:
         return Workplace(
@@ -173,10 +190,13 @@ class Server:
         self._stop_by_s = self._host.clock.monotonic_s() + self.config.broker.shutdown_timeout_ms / 1000
         if self._member is not None:
             await self._member.hand_over(within_s=self._time_left_s() / 2)
-        self._listener.stop_accepting()
+        listeners = [self._listener, *self._more_listeners]
+        for listener in listeners:
+            listener.stop_accepting()
         self.broker.replicas.fetches.stop_waiting()
         within_s = min(_STOP_WITHIN_S, self._time_left_s())
-        await asyncio.gather(self._listener.close(within_s=within_s), self._http_listener.drain(within_s=within_s))
+        closing = [listener.close(within_s=within_s) for listener in listeners]
+        await asyncio.gather(*closing, self._http_listener.drain(within_s=within_s))
         self._rest.service = None  # only probes are served from here on, while the logs are closed
         await self._undo.aclose()
 
@@ -188,7 +208,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        return self._listener.connections + self._http_listener.connections
+        return sum(each.connections for each in (self._listener, *self._more_listeners, self._http_listener))
 
     def _gateways(self, service: Service, http: Gateway) -> list[Gateway]:
         shared = self._shared

@@ -91,10 +91,10 @@ class ClusterMember:
             return None
         return Credentials(self._broker_id, membership.epoch, self._secret)
 
-    async def join(self, host: str, port: int) -> None:
-        """Register with this address; return when the controller counts on this broker."""
+    async def join(self, addresses: list[Listener]) -> None:
+        """Register with these addresses; return when the controller counts on this broker."""
         registration = Registration(
-            [Listener(host, port)],
+            addresses,
             self.directory.directory_id,
             rack=self._config.broker.rack or "",
             secret=self._secret,
@@ -112,10 +112,11 @@ class ClusterMember:
         self._tasks.spawn("peers", self.peers.run())
         self._tasks.spawn("in-sync replicas", self._in_sync.run())
         self._tasks.spawn("failed partitions", self._tell_failed(membership))
+        self._tasks.spawn("check of addresses", self.peers.check_own(addresses))
         await self._until_admitted()
         self.was_admitted = True
         await self._replicas.admitted()
-        logger.info("this broker is %d of the cluster, at %s:%d", self._broker_id, host, port)
+        logger.info("this broker is %d of the cluster, at %s:%d", self._broker_id, addresses[0].host, addresses[0].port)
 
     def _registered(self) -> None:
         self._replicator.reconnect()

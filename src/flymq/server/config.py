@@ -18,6 +18,7 @@ from flymq.broker.access.passwords import PasswordHash
 from flymq.metadata.etcd.config import parse_endpoints
 from flymq.model.errors import InvalidSetting
 from flymq.model.topic_config import TopicConfig
+from flymq.server.listeners import AdditionalListener, is_wildcard, parse_additional
 
 INT64_MAX = (1 << 63) - 1
 HTTP_PORT = 8080
@@ -165,7 +166,21 @@ class ListenerSettings:
         low=-1,
         high=65535,
     )
+    additional: str | None = _setting(
+        None,
+        "More addresses to listen on, with those by which clients reach them: "
+        "`outside://0.0.0.0:9094 as kafka.example.com:19094`, several separated by commas. A client is told the "
+        "addresses of the listener it came in by, so brokers give the same names to theirs.",
+    )
     backlog: int = _setting(1024, "Maximum number of connections waiting to be accepted.", low=1, high=65535)
+
+    @property
+    def more(self) -> tuple[AdditionalListener, ...]:
+        """The additional listeners."""
+        return parse_additional(self.additional, self.port)
+
+    def __post_init__(self) -> None:
+        parse_additional(self.additional, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,9 +443,11 @@ class Config:
     def check_advertised(self) -> None:
         """Raise InvalidSetting if brokers and clients would be told an address that nobody can connect to."""
         listener = self.listener
-        if listener.advertised_host is None and listener.host in ("", "0.0.0.0", "::"):
+        which = "host" if listener.advertised_host is None else "advertised_host"
+        address = listener.advertised_host or listener.host
+        if is_wildcard(address):
             raise InvalidSetting(
-                f"listener.host is {listener.host!r}, which other brokers and clients cannot connect to",
+                f"listener.{which} is {address!r}, which other brokers and clients cannot connect to",
                 hint="Set listener.advertised_host to the name or address of this machine.",
             )
 

@@ -123,7 +123,8 @@ def _another_value(setting: Setting) -> tuple[Any, str]:
         return number, str(number)
     if setting.type is float:
         return 0.25, "0.25"
-    return (Path(__file__), __file__) if setting.type is Path else ("text", "text")
+    text = "outside://10.0.0.1:9094" if setting.name == "listener.additional" else "text"
+    return (Path(__file__), __file__) if setting.type is Path else (text, text)
 
 
 def test_no_two_settings_share_a_name_or_a_variable() -> None:
