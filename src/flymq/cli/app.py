@@ -12,7 +12,7 @@ from flymq.cli.options import Noun, connection_options, output_option
 
 COMMANDS = {
     "server": "Run a broker.",
-    "cluster": "Run a cluster of brokers.",
+    "cluster": "Run a cluster of brokers, or show the state of one.",
     "topic": "Create, list, describe, alter and delete topics.",
     "produce": "Produce messages to a topic.",
     "consume": "Consume and print the messages of a topic.",

@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.OK: "Success; also when the reader of the output closes it early, such as `head`.",
-    ExitCode.FAILED: "The operation failed, or `flymq doctor` found a problem.",
+    ExitCode.FAILED: "The operation failed, or `flymq doctor` or `flymq cluster status` found a problem.",
     ExitCode.WRONG_USAGE: "Usage error: unknown command or option, or an invalid value.",
     ExitCode.UNREACHABLE: "No broker answered, or the connection was lost.",
     ExitCode.INTERRUPTED: "Ctrl-C.",

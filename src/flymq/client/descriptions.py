@@ -29,6 +29,8 @@ class PartitionInfo(NamedTuple):
     size_bytes: int
     problem: str = ""
     """Why the partition is offline; empty if it is not."""
+    elr: Sequence[int] = ()
+    """Eligible leader replicas: not in sync, and yet with every committed record."""
 
 
 class TopicDescription(NamedTuple):
@@ -58,6 +60,53 @@ class ClusterDescription(NamedTuple):
     cluster_id: str
     controller: int
     brokers: Sequence[BrokerInfo]
+
+
+class BrokerState(NamedTuple):
+    """A registered broker. One that is not live is fenced, or has not joined yet; one that drains is about to stop."""
+
+    broker: int
+    host: str
+    port: int
+    rack: str
+    live: bool
+    draining: bool
+
+
+class ReplicaLag(NamedTuple):
+    """How far a replica is behind its leader, in records and since when; -1: unknown."""
+
+    broker: int
+    records: int
+    behind_ms: int
+
+
+class PartitionProblem(NamedTuple):
+    """A partition without a leader (-1), or with fewer in-sync replicas than replicas."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    elr: Sequence[int]
+    min_isr: int
+    lags: Sequence[ReplicaLag]
+
+
+class ClusterState(NamedTuple):
+    """The brokers, how many partitions there are, and which are not as they should be."""
+
+    cluster_id: str
+    controller: int
+    brokers: Sequence[BrokerState]
+    topics: int
+    partitions: int
+    offline: int
+    under_replicated: int
+    under_min_isr: int
+    problems: Sequence[PartitionProblem]
+    """At most 1,000 of those that are offline or under-replicated."""
 
 
 class GroupInfo(NamedTuple):

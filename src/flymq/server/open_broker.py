@@ -26,10 +26,12 @@ from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
+from flymq.broker.service.cluster_state import ClusterStates
 from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.first_batches import FirstBatches
 from flymq.broker.service.gate import Gate
 from flymq.broker.service.groups import Groups as GroupService
+from flymq.broker.service.leaders import Leaders
 from flymq.broker.service.members import Members
 from flymq.broker.service.peer_transactions import PeerTransactions
 from flymq.broker.service.records import FetchLimits, Records
@@ -273,7 +275,7 @@ async def _coordinate(  # noqa: PLR0913  # called once
     at.tasks.spawn("expiry", run_expiry(groups, transactions, steady_clock))
     advertised = (config.listener.advertised_host, config.listener.advertised_port)
     cluster = Cluster(cluster_id, config.broker.id, at.data_dir.absolute(), host.disk, image.members, advertised)
-    service = _service(at, cluster, catalog, image, replicas, admin, groups, transactions, producer_ids)
+    service = _service(at, cluster, catalog, image, replicas, admin, groups, transactions, producer_ids, peers)
     return Broker(
         service, image, replicas, flusher, admin, groups, transactions, set_aside, headroom, steady_clock, host.clock
     )
@@ -296,6 +298,7 @@ def _service(  # noqa: PLR0913  # called once
     groups: Groups,
     transactions: Transactions,
     producer_ids: ProducerIds,
+    peers: Peers | None,
 ) -> Service:
     """Build the front door."""
     config, accounts, gate, clock = at.config, at.accounts, Gate(), at.host.clock
@@ -305,6 +308,7 @@ def _service(  # noqa: PLR0913  # called once
     first_batches = FirstBatches(transactions, slow_appends)
     at.undo.push_async_callback(first_batches.close)
     records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits, slow_appends, first_batches)
+    leaders = Leaders(image, replicas, clock, peers)
     group_service = GroupService(groups, records, gate, clock)
     members = Members(records, group_service, at.tasks)
 
@@ -318,7 +322,7 @@ def _service(  # noqa: PLR0913  # called once
     return Service(
         cluster,
         Coordinators(image, cluster, gate),
-        Topics(image, replicas, admin, PartitionAdmin(catalog.store, image, config.broker.id), gate),
+        Topics(image, replicas, admin, PartitionAdmin(catalog.store, image, config.broker.id), gate, leaders),
         records,
         group_service,
         TransactionService(transactions, producer_ids, image, replicas, group_service, gate, clock),
@@ -329,6 +333,7 @@ def _service(  # noqa: PLR0913  # called once
         Access(_password_checks(at), config.auth.required, config.auth.users, config.auth.plain_without_tls),
         accounts,
         OtherBrokers(image, replicas, clock),
+        ClusterStates(image, cluster, leaders, gate),
     )
 
 

@@ -13,6 +13,7 @@ from flymq.broker.service.accounts import Accounts
 from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
+from flymq.broker.service.cluster_state import ClusterStates
 from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
@@ -38,3 +39,4 @@ class Service:
     access: Access
     accounts: Accounts
     brokers: OtherBrokers
+    cluster_states: ClusterStates

@@ -13,17 +13,19 @@ from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.gate import CLUSTER_NAME, Gate, Operation, Resource
+from flymq.broker.service.leaders import Leaders
 from flymq.cluster.catalog import NO_LEADER as NO_LEADER
 from flymq.cluster.catalog import PartitionState
 from flymq.cluster.image import Image
 from flymq.cluster.image import Topic as Topic
-from flymq.model.errors import PartitionOffline
+from flymq.model.errors import NotLeader, PartitionOffline
 from flymq.model.names import TopicPartition
+from flymq.wire.native.messages.peers import LedPartition
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition: its leader, and its offsets if this broker has a replica."""
+    """A partition: its leader, and its offsets, or -1 for what is not known."""
 
     number: int
     state: PartitionState
@@ -39,13 +41,20 @@ class Topics:
     """Operations on topics."""
 
     def __init__(
-        self, image: Image, replicas: Replicas, admin: Admin, partition_admin: PartitionAdmin, gate: Gate
+        self,
+        image: Image,
+        replicas: Replicas,
+        admin: Admin,
+        partition_admin: PartitionAdmin,
+        gate: Gate,
+        leaders: Leaders,
     ) -> None:
         self._image = image
         self._partition_admin = partition_admin
         self._replicas = replicas
         self._admin = admin
         self._gate = gate
+        self.leaders = leaders
 
     # --- describe
 
@@ -88,6 +97,18 @@ class Topics:
             _info(number, state, here.get(number), offline.get(number)) for number, state in enumerate(topic.partitions)
         ]
 
+    async def describe_partitions(self, caller: Caller, topic: Topic) -> list[PartitionInfo]:
+        """Describe the partitions of a topic as their leaders see them, which may be other brokers."""
+        found = self.partitions(caller, topic)
+        elsewhere = [info for info in found if info.state.leader != self._replicas.broker_id]
+        if not elsewhere:
+            return found
+        topic_id = topic.topic_id.bytes
+        led = await self.leaders.describe([(topic_id, info.number) for info in elsewhere])
+        for info in elsewhere:
+            found[info.number] = _as_led(topic.name, info, led.get((topic_id, info.number)))
+        return found
+
     def offline_replicas(self, caller: Caller, topic: Topic) -> dict[int, list[int]]:
         """Return the replicas that cannot be used, by the number of the partition: those on brokers that are not there,
         and those on this broker whose files cannot be used."""
@@ -110,6 +131,18 @@ class Topics:
         return topic is not None and 0 <= name.partition < len(topic.partitions)
 
     # --- change
+
+    async def describe_partition(self, caller: Caller, name: TopicPartition) -> PartitionInfo:
+        """Describe one partition as its leader sees it, which may be another broker."""
+        topic = self.get(caller, name.topic)
+        state = topic.state(name.partition)
+        if state.leader == self._replicas.broker_id:
+            return self.partition(caller, name)
+        replica = topic.topic_id.bytes, name.partition
+        led = (await self.leaders.describe([replica])).get(replica)
+        if led is None:
+            raise NotLeader(f"the leader of {name}, broker {state.leader}, does not answer")
+        return _as_led(name.topic, PartitionInfo(name.partition, state), led)
 
     async def create(
         self,
@@ -188,6 +221,24 @@ class Topics:
         """Return the partitions whose replicas are being moved."""
         self._gate.check(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
         return self._partition_admin.reassignments()
+
+
+def _as_led(topic: str, info: PartitionInfo, led: LedPartition | None) -> PartitionInfo:
+    """Return what the leader says; nothing is known if it says nothing."""
+    if led is None:
+        leader = info.state.leader
+        why = "has no leader" if leader == NO_LEADER else f"is led by broker {leader}, which does not answer"
+        problem = f"{TopicPartition(topic, info.number)} {why}"
+        return PartitionInfo(info.number, info.state, size=-1, problem=info.problem or problem)
+    return PartitionInfo(
+        info.number,
+        info.state,
+        led.start_offset,
+        led.high_watermark,
+        led.last_stable_offset,
+        led.size_bytes,
+        led.problem,
+    )
 
 
 def _info(

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from flymq.cli.addresses import program, server_option
+from flymq.cli.commands.cluster_status import status
 from flymq.cli.commands.server import BROKERS_MAX, announce_broker, start_command
 from flymq.cli.options import Noun, parse_assignment
 from flymq.server.main import run_supervisor
@@ -23,7 +24,10 @@ _REPLICAS = 3
 
 @click.group(cls=Noun)
 def cluster() -> None:
-    """Run a cluster of brokers."""
+    """Run a cluster of brokers, or show the state of one."""
+
+
+cluster.add_command(status)
 
 
 @cluster.command()

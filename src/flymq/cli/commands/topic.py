@@ -82,17 +82,21 @@ def describe(topic: str) -> None:
     rows: list[tuple[object, ...]] = [
         (
             part.partition,
-            part.leader,
+            "none" if part.leader < 0 else part.leader,
             _join(part.replicas),
             _join(part.isr),
             _known(part.start_offset),
             _known(part.end_offset),
-            show_bytes(part.size_bytes),
+            "-" if part.size_bytes < 0 else show_bytes(part.size_bytes),
         )
         for part in found.partitions
     ]
+    heading: tuple[object, ...] = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE")
+    if any(part.elr for part in found.partitions):
+        heading = (*heading, "ELIGIBLE")
+        rows = [(*row, _join(part.elr)) for row, part in zip(rows, found.partitions, strict=True)]
     click.echo(f"Topic {found.name}\n")
-    click.echo("\n".join(aligned([("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "SIZE"), *rows])))
+    click.echo("\n".join(aligned([heading, *rows])))
     for part in found.partitions:
         if part.problem:
             note(part.problem)

@@ -12,12 +12,16 @@ from flymq.client.aio.leaders import ask_leaders
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.descriptions import (
     BrokerInfo,
+    BrokerState,
     ClusterDescription,
+    ClusterState,
     GroupDescription,
     GroupInfo,
     GroupLag,
     GroupMemberInfo,
     PartitionInfo,
+    PartitionProblem,
+    ReplicaLag,
     TopicDescription,
     TopicInfo,
 )
@@ -104,6 +108,7 @@ class AsyncAdmin:
                     part.end_offset,
                     part.size_bytes,
                     part.problem,
+                    part.elr,
                 )
                 for part in answer.partitions
             ],
@@ -273,6 +278,37 @@ class AsyncAdmin:
             brokers=[BrokerInfo(broker.broker, broker.host, broker.port, broker.rack) for broker in answer.brokers],
         )
 
+    async def cluster_state(self) -> ClusterState:
+        """Return the brokers, and the partitions that have no leader or replicas that are behind."""
+        answer = await self._cluster.ask(topics.DescribeCluster(), topics.DescribeClusterAnswer)
+        return ClusterState(
+            answer.cluster_id,
+            answer.controller,
+            [
+                BrokerState(each.broker, each.host, each.port, each.rack, each.live, each.draining)
+                for each in answer.brokers
+            ],
+            answer.topics,
+            answer.partitions,
+            answer.offline,
+            answer.under_replicated,
+            answer.under_min_isr,
+            [_problem(each) for each in answer.problems],
+        )
+
     async def ping(self) -> None:
         """Check that a broker answers."""
         await self._cluster.ask(Ping(), Done)
+
+
+def _problem(part: topics.PartitionProblem) -> PartitionProblem:
+    return PartitionProblem(
+        part.topic,
+        part.partition,
+        part.leader,
+        part.replicas,
+        part.isr,
+        part.elr,
+        part.min_isr,
+        [ReplicaLag(lag.broker, lag.records, lag.behind_ms) for lag in part.lags],
+    )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flymq.client.aio.admin import AsyncAdmin, Settings
-from flymq.client.descriptions import ClusterDescription, GroupDescription, GroupInfo, TopicDescription, TopicInfo
+from flymq.client.descriptions import (
+    ClusterDescription,
+    ClusterState,
+    GroupDescription,
+    GroupInfo,
+    TopicDescription,
+    TopicInfo,
+)
 from flymq.client.sync.loop import LoopThread
 from flymq.model.names import TopicPartition
 
@@ -87,6 +94,10 @@ class Admin:
 
     def describe_cluster(self) -> ClusterDescription:
         return self._loop.run(self._admin.describe_cluster())
+
+    def cluster_state(self) -> ClusterState:
+        """Return the brokers, and the partitions that have no leader or replicas that are behind."""
+        return self._loop.run(self._admin.cluster_state())
 
     def ping(self) -> None:
         """Check that a broker answers."""

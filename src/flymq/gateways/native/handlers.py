@@ -20,6 +20,7 @@ HANDLERS: dict[int, Handler] = {
     Opcode.ALTER_TOPIC: topics.alter_topic,
     Opcode.ADD_PARTITIONS: topics.add_partitions,
     Opcode.DELETE_RECORDS: records.delete_records,
+    Opcode.DESCRIBE_CLUSTER: topics.describe_cluster,
     Opcode.SUBSCRIBE: groups.subscribe,
     Opcode.COMMIT: groups.commit,
     Opcode.HEARTBEAT: groups.heartbeat,
@@ -48,4 +49,5 @@ HANDLERS: dict[int, Handler] = {
     Opcode.WRITE_MARKERS: peer_transactions.write_markers,
     Opcode.JOIN_TRANSACTION: peer_transactions.join_transaction,
     Opcode.ABORT_OWNED: peer_transactions.abort_owned,
+    Opcode.DESCRIBE_LED: peers.describe_led,
 }

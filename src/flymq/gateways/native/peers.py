@@ -32,6 +32,11 @@ def replica_fetch(connection: NativeConnection, request: wire.ReplicaFetch) -> P
     return AnswerLater(reads, lambda reads: _frame(request.id, reads))
 
 
+def describe_led(connection: NativeConnection, request: wire.DescribeLed) -> wire.DescribeLedAnswer:
+    wanted = [(bytes(each.topic_id), each.partition) for each in request.partitions]
+    return wire.DescribeLedAnswer(partitions=connection.service.topics.leaders.describe_here(wanted))
+
+
 def _position(each: wire.ReplicaPosition) -> Position:
     return Position(each.leader_epoch, each.offset, each.last_epoch, each.durable_offset)
 

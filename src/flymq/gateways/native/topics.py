@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flymq.broker.service.cluster_state import PartitionProblem
 from flymq.broker.service.topics import Topic
 from flymq.gateways.native.connection import NativeConnection
 from flymq.host.time_slices import TimeSlice
@@ -44,7 +45,7 @@ def list_topics(connection: NativeConnection, request: wire.ListTopics) -> wire.
     )
 
 
-def describe_topic(connection: NativeConnection, request: wire.DescribeTopic) -> wire.DescribeTopicAnswer:
+async def describe_topic(connection: NativeConnection, request: wire.DescribeTopic) -> wire.DescribeTopicAnswer:
     topics = connection.service.topics
     topic = topics.get(connection.caller, request.topic)
     return wire.DescribeTopicAnswer(
@@ -65,8 +66,9 @@ def describe_topic(connection: NativeConnection, request: wire.DescribeTopic) ->
                 info.high_watermark,
                 info.size,
                 info.problem,
+                info.state.elr,
             )
-            for info in topics.partitions(connection.caller, topic)
+            for info in await topics.describe_partitions(connection.caller, topic)
         ],
     )
 
@@ -100,8 +102,8 @@ async def metadata(connection: NativeConnection, request: wire.Metadata) -> wire
     return wire.MetadataAnswer(
         cluster_id=service.cluster.cluster_id,
         brokers=[
-            wire.BrokerAddress(broker.broker_id, broker.host, broker.port)
-            for broker in service.cluster.brokers(connection.local_address)
+            wire.BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack)
+            for broker in service.cluster.usable_brokers(connection.local_address)
         ],
         topics=topics,
         controller=service.cluster.controller_id,
@@ -119,4 +121,45 @@ def _topic_metadata(topic: Topic) -> wire.TopicMetadata:
             for number, state in enumerate(topic.partitions)
         ],
         topic.config.max_message_bytes,
+    )
+
+
+async def describe_cluster(connection: NativeConnection, _request: wire.DescribeCluster) -> wire.DescribeClusterAnswer:
+    service = connection.service
+    found = await service.cluster_states.describe(connection.caller, connection.local_address)
+    counts = found.counts
+    return wire.DescribeClusterAnswer(
+        cluster_id=service.cluster.cluster_id,
+        controller=service.cluster.controller_id,
+        brokers=[
+            wire.BrokerState(
+                broker.broker_id, broker.host, broker.port, broker.rack, broker.is_live, broker.is_draining
+            )
+            for broker in found.brokers
+        ],
+        topics=counts.topics,
+        partitions=counts.partitions,
+        offline=counts.offline,
+        under_replicated=counts.under_replicated,
+        under_min_isr=counts.under_min_isr,
+        problems=[_problem(problem) for problem in found.problems],
+    )
+
+
+def _problem(problem: PartitionProblem) -> wire.PartitionProblem:
+    state = problem.state
+    followers = (broker for broker in state.replicas if broker != state.leader)
+    return wire.PartitionProblem(
+        *problem.name,
+        state.leader,
+        state.replicas,
+        state.isr,
+        state.elr,
+        problem.min_isr,
+        [
+            wire.ReplicaLag(broker)
+            if (lag := problem.lags.get(broker)) is None
+            else wire.ReplicaLag(broker, lag.records, lag.behind_ms)
+            for broker in followers
+        ],
     )

@@ -28,6 +28,7 @@ class Opcode(IntEnum):
     ALTER_TOPIC = 0x0B
     ADD_PARTITIONS = 0x0C
     DELETE_RECORDS = 0x0D
+    DESCRIBE_CLUSTER = 0x0E
 
     SUBSCRIBE = 0x10
     COMMIT = 0x11
@@ -62,6 +63,7 @@ class Opcode(IntEnum):
     WRITE_MARKERS = 0x52
     JOIN_TRANSACTION = 0x53
     ABORT_OWNED = 0x54
+    DESCRIBE_LED = 0x58
 
     DELIVER = 0xF0
     ERROR = 0xFF

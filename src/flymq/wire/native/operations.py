@@ -30,6 +30,7 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.ALTER_TOPIC: Operation(topics.AlterTopic, session.Done),
     Opcode.ADD_PARTITIONS: Operation(topics.AddPartitions, session.Done),
     Opcode.DELETE_RECORDS: Operation(records.DeleteRecords, records.DeleteRecordsAnswer),
+    Opcode.DESCRIBE_CLUSTER: Operation(topics.DescribeCluster, topics.DescribeClusterAnswer),
     Opcode.SUBSCRIBE: Operation(groups.Subscribe, groups.SubscribeAnswer),
     Opcode.COMMIT: Operation(groups.Commit, groups.CommitAnswer),
     Opcode.HEARTBEAT: Operation(groups.Heartbeat, session.Done),
@@ -58,6 +59,7 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.WRITE_MARKERS: Operation(peer_transactions.WriteMarkers, peer_transactions.WriteMarkersAnswer),
     Opcode.JOIN_TRANSACTION: Operation(peer_transactions.JoinTransaction, session.Done),
     Opcode.ABORT_OWNED: Operation(peer_transactions.AbortOwned, peer_transactions.AbortOwnedAnswer),
+    Opcode.DESCRIBE_LED: Operation(peers.DescribeLed, peers.DescribeLedAnswer),
 }
 
 UNASKED: dict[Opcode, type[Message]] = {

@@ -83,3 +83,38 @@ class ReplicaFetchAnswer(Message, kw_only=True):
     """What is new; empty if nothing was in time."""
 
     partitions: list[ReplicaNews]
+
+
+class DescribeLed(Request):
+    """Describe those of these partitions that the asked broker leads."""
+
+    partitions: Many[ReplicaRef]
+
+
+class FollowerLag(Struct, array_like=True):
+    """How far a follower is behind its leader."""
+
+    broker: I32
+    records: I64
+    """-1: it has not fetched since the leader was elected."""
+    behind_ms: I64
+    """Since when it has not had everything that the leader had; 0 if it has."""
+
+
+class LedPartition(Part):
+    """A partition as its leader sees it."""
+
+    topic_id: Bin
+    partition: PartitionIndex
+    start_offset: I64 = NO_OFFSET
+    high_watermark: I64 = NO_OFFSET
+    last_stable_offset: I64 = NO_OFFSET
+    size_bytes: I64 = 0
+    problem: str = ""
+    followers: list[FollowerLag] = []
+
+
+class DescribeLedAnswer(Message):
+    """The partitions that the broker leads."""
+
+    partitions: list[LedPartition]

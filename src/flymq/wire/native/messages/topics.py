@@ -91,6 +91,7 @@ class PartitionDescription(Part):
     end_offset: I64 = 0
     size_bytes: I64 = 0
     problem: str = ""
+    elr: list[I32] = []
 
 
 class DescribeTopicAnswer(Message):
@@ -164,3 +165,53 @@ class MetadataAnswer(Message):
     brokers: list[BrokerAddress]
     topics: list[TopicMetadata]
     controller: I32 = NO_BROKER
+
+
+class DescribeCluster(Request):
+    """Describe the brokers, and the partitions that are not as they should be."""
+
+
+class BrokerState(Part):
+    """A broker that is registered. One that is not live is fenced, or has not joined yet."""
+
+    broker: I32
+    host: str
+    port: U16
+    rack: str = ""
+    live: bool = True
+    draining: bool = False
+
+
+class ReplicaLag(Part):
+    """How far a replica is behind. `records` -1: unknown; `behind_ms`: since when it has not had everything."""
+
+    broker: I32
+    records: I64 = -1
+    behind_ms: I64 = -1
+
+
+class PartitionProblem(Part):
+    """A partition without a leader, or with fewer in-sync replicas than replicas."""
+
+    topic: str
+    partition: U32
+    leader: I32 = NO_BROKER
+    replicas: list[I32] = []
+    isr: list[I32] = []
+    elr: list[I32] = []
+    min_isr: U16 = 1
+    lags: list[ReplicaLag] = []
+
+
+class DescribeClusterAnswer(Message):
+    """The state of the cluster. Problems are sorted by topic and partition; at most 1,000 are listed."""
+
+    cluster_id: str
+    brokers: list[BrokerState]
+    controller: I32 = NO_BROKER
+    topics: U32 = 0
+    partitions: U32 = 0
+    offline: U32 = 0
+    under_replicated: U32 = 0
+    under_min_isr: U32 = 0
+    problems: list[PartitionProblem] = []
