@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
 
+import httpx
 from tests.cluster.brokers import WITHIN_S, Brokers
 
 import flymq
@@ -20,6 +22,12 @@ def cli(broker: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def status(broker: str) -> tuple[int, Any]:
     done = cli(broker, "cluster", "status", "-o", "json")
     return done.returncode, json.loads(done.stdout)
+
+
+def metrics(address: str) -> dict[str, float]:
+    lines = httpx.get(f"http://{address}/metrics").text.splitlines()
+    found = (re.fullmatch(r"(\w+) (\S+)", line) for line in lines)
+    return {match[1]: float(match[2]) for match in found if match is not None}
 
 
 def test_every_broker_describes_a_topic_with_the_offsets_of_its_leaders(cluster: Brokers) -> None:
@@ -49,7 +57,7 @@ def test_the_status_shows_brokers_that_are_gone_replicas_behind_and_partitions_o
         cluster[gone].kill()
         left = [number for number in (1, 2, 3) if number != gone]
         cluster.store.until(
-            lambda image: image.members.live == set(left) and image.get("orders").partitions[0].isr == left,
+            lambda image: image.members.live == set(left) and sorted(image.get("orders").partitions[0].isr) == left,
             "the broker is gone",
         )
         for _ in range(5):
@@ -58,6 +66,8 @@ def test_the_status_shows_brokers_that_are_gone_replicas_behind_and_partitions_o
     assert offline > 0
     for broker in left:
         code, found = status(cluster[broker].address)
+        while found["offline"] < offline:  # it has not read the change yet
+            code, found = status(cluster[broker].address)
         assert (code, found["offline"]) == (1, offline)
         [orders] = [each for each in found["problems"] if each["topic"] == "orders"]
         assert sorted(orders["isr"]) == left
@@ -68,5 +78,13 @@ def test_the_status_shows_brokers_that_are_gone_replicas_behind_and_partitions_o
     assert shown.returncode == 1
     assert f"{gone}: unknown" in shown.stdout
     assert f"{offline} partitions are offline" in shown.stderr or offline == 1
+    pages = [metrics(cluster[broker].address) for broker in left]
+    assert {page["flymq_partitions_without_leader"] for page in pages} == {offline}
+    assert sum(page["flymq_partitions_under_replicated"] for page in pages) == found["under_replicated"]
+    assert sum(page["flymq_replication_bytes_in_total"] for page in pages) > 0
+    assert sum(page["flymq_replication_bytes_out_total"] for page in pages) > 0
+    health = httpx.get(f"http://{cluster[left[0]].address}/health").json()
+    assert health["status"] == "degraded"
+    assert f"{offline} partitions of the cluster have no leader" in health["problems"][-1]
     described = cli(cluster[left[0]].address, "topic", "describe", "single")
     assert "has no leader" in described.stderr

@@ -75,6 +75,11 @@ class Peers:
         self.on_lost: Callable[[int, int], None] = lambda broker_id, epoch: None
         """Called with a broker and its epoch when the link to it is lost, or cannot be opened."""
 
+    @property
+    def connected(self) -> int:
+        """How many other brokers there is a connection to."""
+        return sum(link.is_open for _, link in self._links.values())
+
     # --- requests
 
     async def request(

@@ -119,7 +119,7 @@ class Server:
             await self._member.join(self._advertised())
         self._rest.service = broker.service
         self.monitor.listeners += [self._listener, *self._more_listeners, self._http_listener]
-        self.monitor.serve(broker, self._tasks, None if self._member is None else self._member.controller)
+        self.monitor.serve(broker, self._tasks, self._member)
 
     async def _open_more(self, gateways: list[Gateway], tls: ssl.SSLContext | None) -> None:
         """Open the additional listeners."""

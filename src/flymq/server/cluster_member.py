@@ -9,6 +9,7 @@ import ssl
 from dataclasses import dataclass
 
 from flymq.broker.replicas.in_sync import InSync
+from flymq.broker.replicas.partition import Partition
 from flymq.broker.replicas.replicas import Replicas
 from flymq.broker.replicas.replicator import FetchSettings, Replicator
 from flymq.cluster.brokers import Kept, Listener, Registration
@@ -75,8 +76,11 @@ class ClusterMember:
         self._replicator = Replicator(self.peers.connect, flusher, threads, tasks, fetching)
         replicas.join_cluster(self._replicator)
         lag_max_s = config.replication.lag_max_ms / 1000
-        self._in_sync = InSync(broker_id, image, catalog, replicas.led, host.clock, lag_max_s=lag_max_s)
-        replicas.on_caught_up = self._in_sync.caught_up
+        self.in_sync = InSync(broker_id, image, catalog, replicas.led, host.clock, lag_max_s=lag_max_s)
+        replicas.on_caught_up = self.in_sync.caught_up
+        self.leaderships = 0
+        """How often this broker became the leader of a partition."""
+        replicas.role_watchers.append(self._role_changed)
         self.controller = Controller(store, image, broker_id, probe=self.peers.listens)
         self.peers.on_lost = self.controller.suspect
 
@@ -84,6 +88,14 @@ class ClusterMember:
     def epoch(self) -> int:
         """Of the current registration; 0 without one."""
         return (self._membership and self._membership.epoch) or 0
+
+    def _role_changed(self, partition: Partition) -> None:
+        self.leaderships += partition.leads
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the cluster counts on this broker, as far as it knows."""
+        return self._membership is not None and self._membership.epoch is not None
 
     def _credentials(self) -> Credentials | None:
         membership = self._membership
@@ -110,7 +122,7 @@ class ClusterMember:
         self._in_office.spawn("registration", membership.run())
         self._in_office.spawn("controller", self.controller.run())
         self._tasks.spawn("peers", self.peers.run())
-        self._tasks.spawn("in-sync replicas", self._in_sync.run())
+        self._tasks.spawn("in-sync replicas", self.in_sync.run())
         self._tasks.spawn("failed partitions", self._tell_failed(membership))
         self._tasks.spawn("check of addresses", self.peers.check_own(addresses))
         await self._until_admitted()

@@ -50,6 +50,8 @@ class InSync:
         self._lag_max_s = lag_max_s
         self._caught_up: dict[tuple[UUID, int], Partition] = {}
         self._something = asyncio.Event()
+        self.shrinks = 0
+        self.expands = 0
 
     def caught_up(self, topic_id: UUID, partition: Partition) -> None:
         """A follower has caught up: it comes in at once, not at the next look at all partitions."""
@@ -141,6 +143,8 @@ class InSync:
             await self._find_out(partition, replication, before)
             return
         if result.succeeded:
+            self.shrinks += bool(set(before.isr).difference(after.isr))
+            self.expands += bool(set(after.isr).difference(before.isr))
             logger.info("%s: in sync are now %s", partition.name, after.isr)
         elif replication.state == before:  # refused because a broker was restarted: decide again
             replication.followers.set_isr(before.isr)

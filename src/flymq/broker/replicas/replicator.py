@@ -77,6 +77,7 @@ class Replicator:
         self.is_catching_up: Callable[[ReplicaId], bool] = lambda replica: False
         """Whether the replica on this broker is not in sync."""
         self._trimming: dict[Partition, None] = {}
+        self.bytes_copied = 0
         self.on_rewritten: Callable[[Partition], None] = lambda partition: None
         """Called with a partition whose role can be changed again."""
         self._failures = FailureLog(logger, "partitions led by broker %s cannot be copied now, retrying")
@@ -139,6 +140,7 @@ class Replicator:
         del self._leaders[copying.leader]
 
     def _take(self, copying: _Copying, answer: ReplicaFetchAnswer) -> None:
+        self.bytes_copied += sum(len(news.batches) for news in answer.partitions)
         taken = copying.following.take(map(_answer, answer.partitions))
         for replica, partition, size in taken.written:
             log = partition.log

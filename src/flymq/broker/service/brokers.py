@@ -22,6 +22,8 @@ class OtherBrokers:
         self._image = image
         self._replicas = replicas
         self._clock = clock
+        self.bytes_copied = 0
+        """Bytes of record batches that other brokers have copied."""
 
     def join(self, caller: Caller, broker_id: int, epoch: int, secret: str) -> ReplicaSession:
         """Accept a connection of another broker; return the session in which it copies partitions."""

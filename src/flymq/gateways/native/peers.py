@@ -28,8 +28,8 @@ def replica_fetch(connection: NativeConnection, request: wire.ReplicaFetch) -> P
     )
     reads = session.fetch(bytes_max=request.max_bytes, wait_s=request.max_wait_ms / 1000)
     if isinstance(reads, list):
-        return _frame(request.id, reads)
-    return AnswerLater(reads, lambda reads: _frame(request.id, reads))
+        return _frame(connection, request.id, reads)
+    return AnswerLater(reads, lambda reads: _frame(connection, request.id, reads))
 
 
 def describe_led(connection: NativeConnection, request: wire.DescribeLed) -> wire.DescribeLedAnswer:
@@ -41,9 +41,10 @@ def _position(each: wire.ReplicaPosition) -> Position:
     return Position(each.leader_epoch, each.offset, each.last_epoch, each.durable_offset)
 
 
-def _frame(request_id: int, reads: list[ReplicaRead]) -> Pieces:
+def _frame(connection: NativeConnection, request_id: int, reads: list[ReplicaRead]) -> Pieces:
     answer = wire.ReplicaFetchAnswer(id=request_id, partitions=[_news(read) for read in reads])
     lengths = [0 if read.slice is None else read.slice.length for read in reads]
+    connection.service.brokers.bytes_copied += sum(lengths)
     pieces: Pieces = []
     for at, head in enumerate(encode_around(answer, lengths)):
         pieces.append(head)

@@ -9,6 +9,8 @@ from flymq.gateways.rest.schema.shapes import Health
 from flymq.model.errors import TooManyOpenFiles
 from flymq.server.monitoring.metrics import Measured
 
+_NAMED_MAX = 10
+
 
 class Phase(Enum):
     """The lifecycle of a broker."""
@@ -38,6 +40,27 @@ def describe_health(phase: Phase, measured: Measured | None, *, broker_id: int, 
         health.problems.append(f"There is no free file descriptor. {TooManyOpenFiles.hint}")
     health.problems += broker.steady_clock.problems
     health.problems += broker.set_aside.problems.values()
+    health.problems += _cluster_problems(measured)
     if phase is Phase.SERVING:
         health.status = "degraded" if health.problems else "ok"
     return health
+
+
+def _cluster_problems(measured: Measured) -> list[str]:
+    """Return what this broker knows of the cluster: nobody can use partitions without a leader."""
+    if measured.member is None:
+        return []
+    problems = []
+    if not measured.member.is_registered:
+        problems.append("this broker is not registered in the cluster: it has lost the metadata store")
+    is_live = measured.broker.service.cluster.is_live
+    offline = [
+        f"{topic.name}-{number}"
+        for topic in measured.broker.image
+        for number, state in enumerate(topic.partitions)
+        if not is_live(state.leader)
+    ]
+    if offline:
+        shown = ", ".join(offline[:_NAMED_MAX]) + (", …" if len(offline) > _NAMED_MAX else "")
+        problems.append(f"{len(offline)} partitions of the cluster have no leader: {shown}. See flymq cluster status")
+    return problems

@@ -34,6 +34,8 @@ from flymq.model.exposition import counters, gauge, gauges, histograms, labels
 from flymq.model.histogram import Histogram
 from flymq.model.names import TopicPartition
 from flymq.record.codec import COMPILED
+from flymq.server.cluster_member import ClusterMember
+from flymq.server.monitoring.cluster_metrics import cluster_metrics
 from flymq.server.monitoring.loop_lag import LoopLag
 
 
@@ -50,8 +52,13 @@ class Measured:
     data_dir: Path
     started_at_s: float
     """Start time of the process, wall clock."""
-    controller: Controller | None = None
-    """This broker's part in the election of the controller. None for a broker without a cluster."""
+    member: ClusterMember | None = None
+    """This broker as one of many. None for a broker without a cluster."""
+
+    @property
+    def controller(self) -> Controller | None:
+        """This broker's part in the election of the controller."""
+        return None if self.member is None else self.member.controller
 
     @property
     def is_out_of_files(self) -> bool:
@@ -68,6 +75,7 @@ def broker_page(measured: Measured) -> Iterator[str]:
     yield from _traffic(measured)
     yield from _storage(measured)
     yield from _elections(measured)
+    yield from cluster_metrics(measured.broker, measured.member)
     yield from _groups(measured.broker)
     yield from _transactions(measured.broker)
     yield from _client_metrics(measured.broker)
@@ -312,7 +320,8 @@ def _topic_flows(broker: Broker) -> Iterator[str]:
 
 
 def _partitions(broker: Broker) -> Iterator[str]:
-    yield from gauge("kafka_brokers", "Number of brokers.", ("", 1))
+    brokers = broker.service.cluster.usable_brokers(("", 0))
+    yield from gauge("kafka_brokers", "Number of brokers.", ("", len(brokers)))
     topics = list(broker.image)
     yield from gauges(
         "kafka_topic_partitions",

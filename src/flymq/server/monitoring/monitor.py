@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flymq.broker.broker import Broker
-from flymq.cluster.controller import Controller
 from flymq.gateways.connection import SharedByConnections
 from flymq.gateways.listener import Listener
 from flymq.gateways.rest.schema.shapes import Diagnosis, Health
@@ -17,6 +16,7 @@ from flymq.host.failure_log import FailureLog
 from flymq.host.tasks import Tasks
 from flymq.model.errors import BrokerStarting
 from flymq.model.histogram import Histogram
+from flymq.server.cluster_member import ClusterMember
 from flymq.server.monitoring.diagnosis import INTERVAL_S, Samples
 from flymq.server.monitoring.health import Phase, describe_health
 from flymq.server.monitoring.loop_lag import LoopLag
@@ -47,7 +47,7 @@ class Monitor:
     def start(self, tasks: Tasks) -> None:
         tasks.spawn("loop lag", self.loop_lag.run())
 
-    def serve(self, broker: Broker, tasks: Tasks, controller: Controller | None = None) -> None:
+    def serve(self, broker: Broker, tasks: Tasks, member: ClusterMember | None = None) -> None:
         """Start sampling: the broker has recovered its logs and accepts connections."""
         self._measured = Measured(
             broker,
@@ -58,7 +58,7 @@ class Monitor:
             self._disk,
             self._data_dir,
             self._started_at_s,
-            controller,
+            member,
         )
         self._samples = Samples(self._measured)
         self.phase = Phase.SERVING
