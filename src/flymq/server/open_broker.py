@@ -29,6 +29,7 @@ from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.cluster_state import ClusterStates
 from flymq.broker.service.coordinators import Coordinators
 from flymq.broker.service.first_batches import FirstBatches
+from flymq.broker.service.forwarding import Forwarding
 from flymq.broker.service.gate import Gate
 from flymq.broker.service.groups import Groups as GroupService
 from flymq.broker.service.leaders import Leaders
@@ -309,6 +310,8 @@ def _service(  # noqa: PLR0913  # called once
     at.undo.push_async_callback(first_batches.close)
     records = Records(image, replicas, admin, transactions, gate, accounts, clock, limits, slow_appends, first_batches)
     leaders = Leaders(image, replicas, clock, peers)
+    forwarding = Forwarding(config.broker.id, image, gate, accounts, at.tasks, None if peers is None else peers.connect)
+    at.undo.callback(forwarding.close)
     group_service = GroupService(groups, records, gate, clock)
     members = Members(records, group_service, at.tasks)
 
@@ -334,6 +337,7 @@ def _service(  # noqa: PLR0913  # called once
         accounts,
         OtherBrokers(image, replicas, clock),
         ClusterStates(image, cluster, leaders, gate),
+        forwarding,
     )
 
 

@@ -49,6 +49,6 @@ class Accounts:
         self.requests.failed(caller.protocol, error.code)
 
     def _charge(self, quota: ClientQuota, caller: Caller, size: int) -> int:
-        if not quota.is_set:
+        if not quota.is_set or caller.is_peer:
             return 0
         return quota.throttle_ms(caller.quota_name, self._clock.monotonic_s(), size)

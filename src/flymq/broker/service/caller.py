@@ -20,6 +20,8 @@ class Caller:
     """The number of its connection: they are numbered in the order in which they were accepted."""
     is_encrypted: bool = False
     """Whether the connection has TLS."""
+    is_peer: bool = False
+    """Whether it is another broker of the cluster, which has charged its client already."""
 
     @property
     def quota_name(self) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.cluster import Address, BrokerInfo, Cluster
@@ -75,13 +73,8 @@ class ClusterStates:
     async def describe(self, caller: Caller, dialled: Address) -> ClusterState:
         """Return the state of the cluster; the leaders are asked how far replicas are behind."""
         self._gate.check(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
-        counts, found = PartitionCounts(len(self._image)), []
-        turn = TimeSlice()
-        for topic, number, state in self._partitions():
-            await turn.yield_if_over()
-            if counts.add(topic, state, is_led=self._cluster.is_live(state.leader)):
-                found.append((topic, number, state))
-        shown = list(islice(found, PROBLEMS_MAX))
+        counts, found = await self._count()
+        shown = found[:PROBLEMS_MAX]
         led = await self._leaders.describe((topic.topic_id.bytes, number) for topic, number, _ in shown)
         problems = []
         for topic, number, state in shown:
@@ -91,15 +84,18 @@ class ClusterStates:
             problems.append(problem)
         return ClusterState(self._cluster.brokers(dialled), counts, problems)
 
-    def count(self) -> Iterator[PartitionCounts]:
-        """Count all partitions, topic by topic, for a page that is made in steps; the last one yielded is complete."""
-        counts = PartitionCounts(len(self._image))
-        for topic, _, state in self._partitions():
-            counts.add(topic, state, is_led=self._cluster.is_live(state.leader))
-            yield counts
-        yield counts
+    async def count(self, caller: Caller) -> PartitionCounts:
+        """Count all partitions, and those that are not as they should be."""
+        self._gate.check(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+        return (await self._count())[0]
 
-    def _partitions(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        for topic in self._image:
+    async def _count(self) -> tuple[PartitionCounts, list[tuple[Topic, int, PartitionState]]]:
+        """Count all partitions; return those that are not as they should be. There may be thousands."""
+        counts, found = PartitionCounts(len(self._image)), []
+        turn = TimeSlice()
+        for topic in list(self._image):
+            await turn.yield_if_over()
             for number, state in enumerate(topic.partitions):
-                yield topic, number, state
+                if counts.add(topic, state, is_led=self._cluster.is_live(state.leader)):
+                    found.append((topic, number, state))
+        return counts, found

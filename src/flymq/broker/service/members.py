@@ -89,7 +89,7 @@ class Reader:
         """Return the next records, at most `limit`, and advance; wait for some. If a partition cannot be read, its
         error is raised, unless others have records: then at the next call."""
         waiting = self._records.fetch_uncounted(self.caller, self._query(bytes_max, wait_ms))
-        return self._take(waiting if isinstance(waiting, Fetched) else await waiting, limit)
+        return self.take_from(waiting if isinstance(waiting, Fetched) else await waiting, limit)
 
     def _query(self, bytes_max: int, wait_ms: int) -> FetchQuery:
         return FetchQuery(
@@ -99,7 +99,8 @@ class Reader:
             view=View.of(self.isolation),
         )
 
-    def _take(self, fetched: Fetched, limit: int) -> Taken:
+    def take_from(self, fetched: Fetched, limit: int) -> Taken:
+        """Return records of what was fetched, at most `limit`, and advance."""
         taken = Taken([])
         error: FlyMQError | None = None
         for read in fetched.reads:
@@ -243,7 +244,7 @@ class Member(Reader):
                 self._interrupted.clear()
                 left_s = max(0.0, ends_s - loop.time())
                 fetched = await self._read(bytes_max, min(left_s, self.wanted.session_timeout_ms / 3000))
-                taken = self._take(fetched, limit)
+                taken = self.take_from(fetched, limit)
                 if taken.parts or left_s == 0 or not self._records.may_wait:
                     return taken
 

@@ -15,6 +15,7 @@ from flymq.broker.service.client_metrics import ClientMetrics
 from flymq.broker.service.cluster import Cluster
 from flymq.broker.service.cluster_state import ClusterStates
 from flymq.broker.service.coordinators import Coordinators
+from flymq.broker.service.forwarding import Forwarding
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
 from flymq.broker.service.peer_transactions import PeerTransactions
@@ -40,3 +41,4 @@ class Service:
     accounts: Accounts
     brokers: OtherBrokers
     cluster_states: ClusterStates
+    forwarding: Forwarding

@@ -63,6 +63,7 @@ class NativeConnection(FramedConnection[Frame]):
         if self.peer is not None:
             self.peer.close()
         self.peer = session
+        self.caller.is_peer = True
         self.logged_in(principal)
 
     # --- receive

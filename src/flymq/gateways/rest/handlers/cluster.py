@@ -15,6 +15,7 @@ async def describe_cluster(call: Call) -> shapes.ClusterDescription:
     """Describe the cluster."""
     service = call.service
     topics = service.topics.all(call.caller, internal=False)
+    counts = await service.cluster_states.count(call.caller)
     return shapes.ClusterDescription(
         service.cluster.cluster_id,
         service.cluster.controller_id,
@@ -22,6 +23,9 @@ async def describe_cluster(call: Call) -> shapes.ClusterDescription:
         len(topics),
         sum(len(topic.partitions) for topic in topics),
         len(service.groups.all(call.caller)),
+        counts.offline,
+        counts.under_replicated,
+        counts.under_min_isr,
     )
 
 
@@ -48,6 +52,9 @@ def _brokers(call: Call) -> list[shapes.BrokerDescription]:
             broker.port,
             __version__,
             controller=broker.broker_id == cluster.controller_id,
+            rack=broker.rack,
+            live=broker.is_live,
+            draining=broker.is_draining,
         )
         for broker in cluster.brokers((host, port or 0))
     ]

@@ -36,6 +36,7 @@ from flymq.gateways.rest.schema.operations import Call
 from flymq.gateways.rest.schema.shapes import AcksName, NewRecord, RecordResult
 from flymq.model.delivery import Acks, TimestampType
 from flymq.model.errors import EmptyBatch, FlyMQError, InvalidRequest, InvalidTimestamp, KeyRequired, RequestTooLarge
+from flymq.model.names import TopicPartition
 from flymq.record.batch import encode_batch
 from flymq.record.header import HEADER_SIZE, Buffer
 from flymq.record.record import RecordLike
@@ -213,7 +214,11 @@ class _Writing:
         except FlyMQError as error:
             self._refuse(places, error)
             return
-        produced = self._records.produce(self._call.caller, [(self._topic.name, number, batch)], self._acks)
+        name, forwarding = TopicPartition(self._topic.name, number), self._call.service.forwarding
+        if forwarding.is_elsewhere(name):
+            produced = forwarding.produce(self._call.caller, name, batch, self._acks)
+        else:
+            produced = self._records.produce(self._call.caller, [(*name, batch)], self._acks)
         self._throttle_ms = max(self._throttle_ms, produced.throttle_ms)
         if produced.decided is None:
             self._take(number, places, produced.parts[0])

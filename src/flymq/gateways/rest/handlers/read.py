@@ -40,15 +40,18 @@ async def read_records(call: Call) -> Response:
     gives_lines = _wants_lines(call)
     name = TopicPartition(call.path["topic"], call.path["partition"])
     reader = call.service.members.reader(call.caller, ISOLATIONS[query.isolation])
-    reader.positions[name] = await _begin(call, name, query)
-    taken = await reader.take(limit=query.limit, bytes_max=query.bytes_max, wait_ms=query.wait_ms)
+    if call.service.forwarding.is_elsewhere(name):
+        taken, end_offset = await _read_elsewhere(call, name, query, reader)
+    else:
+        reader.positions[name] = await _begin(call, name, query)
+        taken = await reader.take(limit=query.limit, bytes_max=query.bytes_max, wait_ms=query.wait_ms)
+        end_offset = call.service.topics.partition(call.caller, name).high_watermark
     records = [record for part in taken.parts for record in show_part(part, query)]
     next_offset = reader.positions[name]
     await wait_out(taken)
     if gives_lines:
         lines = b"".join([msgspec.json.encode(record) + b"\n" for record in records])
         return Response(lines, headers={"Next-Offset": str(next_offset)}, media_type=NDJSON)
-    end_offset = call.service.topics.partition(call.caller, name).high_watermark
     return Response(msgspec.json.encode(shapes.Records(records, next_offset, end_offset)), media_type=JSON)
 
 
@@ -61,13 +64,38 @@ def _wants_lines(call: Call) -> bool:
     return False
 
 
-async def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
+async def _read_elsewhere(
+    call: Call, name: TopicPartition, query: shapes.ReadQuery, reader: Reader
+) -> tuple[Taken, int]:
+    """Read a partition that another broker leads; return its end offset, too."""
+    forwarding, isolation = call.service.forwarding, ISOLATIONS[query.isolation]
+    offset = _given_offset(query)
+    if offset is None:
+        at = _given_position(query)
+        offset = await forwarding.find_offset(call.caller, name, at, isolation)
+        if offset is None:
+            offset = await forwarding.find_offset(call.caller, name, LATEST, isolation) or 0
+    reader.positions[name] = offset
+    wait_ms = min(query.wait_ms, call.service.records.wait_ms_max)
+    fetched = await forwarding.read(call.caller, name, offset, isolation, bytes_max=query.bytes_max, wait_ms=wait_ms)
+    return reader.take_from(fetched, query.limit), fetched.reads[0].high_watermark
+
+
+def _given_offset(query: shapes.ReadQuery) -> int | None:
     given = [value for value in (query.offset, query.timestamp, query.position) if value is not None]
     if len(given) > 1:
         raise InvalidRequest("offset, timestamp and position are mutually exclusive", hint="Set only one of them.")
-    if query.offset is not None:
-        return query.offset
-    at = POSITIONS[query.position or Position.EARLIEST] if query.timestamp is None else query.timestamp
+    return query.offset
+
+
+def _given_position(query: shapes.ReadQuery) -> int:
+    return POSITIONS[query.position or Position.EARLIEST] if query.timestamp is None else query.timestamp
+
+
+async def _begin(call: Call, name: TopicPartition, query: shapes.ReadQuery) -> int:
+    if (offset := _given_offset(query)) is not None:
+        return offset
+    at = _given_position(query)
     records, isolation = call.service.records, ISOLATIONS[query.isolation]
     found = await records.find_offset(call.caller, name, at, isolation)
     return (found or records.find_position(call.caller, name, LATEST, isolation)).offset
@@ -89,7 +117,9 @@ async def delete_records(call: Call) -> shapes.RecordsDeleted:
     query: shapes.DeleteRecordsQuery = call.query
     before = -1 if query.before_offset is None else query.before_offset
     name = TopicPartition(call.path["topic"], call.path["partition"])
-    return shapes.RecordsDeleted(await call.service.records.delete(call.caller, name, before))
+    service = call.service
+    owner = service.forwarding if service.forwarding.is_elsewhere(name) else service.records
+    return shapes.RecordsDeleted(await owner.delete(call.caller, name, before))
 
 
 # --- live -----------------------------------------------------------------------------------------------------------

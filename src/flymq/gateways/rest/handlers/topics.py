@@ -16,9 +16,6 @@ from flymq.model.delivery import Isolation
 from flymq.model.errors import InvalidReplicationFactor
 from flymq.model.names import TopicPartition
 
-BROKERS = 1
-"""The number of brokers: there is no replication yet."""
-
 
 async def list_topics(call: Call) -> shapes.TopicPage:
     """List topics."""
@@ -55,15 +52,16 @@ async def create_topic(call: Call) -> Response:
 
 def _replication_factor(call: Call, wanted: int) -> tuple[int, list[str]]:
     """Return the replication factor. In dev mode, examples for a cluster also work on one broker."""
-    if wanted <= BROKERS:
+    brokers = len(call.service.cluster.usable_brokers(("", 0)))
+    if wanted <= brokers:
         return wanted, []
     if not call.rest.settings.clamps_replication:
         raise InvalidReplicationFactor(
-            f"{wanted} replicas on {BROKERS} broker",
+            f"{wanted} replicas on {brokers} broker{'' if brokers == 1 else 's'}",
             hint="The replication factor cannot exceed the number of brokers. In dev mode, it is lowered.",
         )
-    warning = f"replication_factor {wanted} was lowered to {BROKERS}, the number of brokers (dev mode)"
-    return BROKERS, [warning]
+    warning = f"replication_factor {wanted} was lowered to {brokers}, the number of brokers (dev mode)"
+    return brokers, [warning]
 
 
 async def describe_topic(call: Call) -> shapes.TopicDescription:
@@ -120,7 +118,7 @@ async def list_partitions(call: Call) -> shapes.Partitions:
                 bool(info.problem),
                 info.problem,
             )
-            for info in topics.partitions(call.caller, topic)
+            for info in await topics.describe_partitions(call.caller, topic)
         ]
     )
 
@@ -129,12 +127,19 @@ async def show_offsets(call: Call) -> shapes.PartitionOffsets:
     """Return the start and end offset of a partition, and the offset of a timestamp."""
     query: shapes.OffsetsQuery = call.query
     name = TopicPartition(call.path["topic"], call.path["partition"])
-    info = call.service.topics.partition(call.caller, name)
+    info = await call.service.topics.describe_partition(call.caller, name)
     offsets = shapes.PartitionOffsets(info.start_offset, info.high_watermark, info.last_stable_offset)
     if query.timestamp is not None:
-        found = await call.service.records.find_offset(call.caller, name, query.timestamp, Isolation.READ_COMMITTED)
-        offsets.at_timestamp = None if found is None else found.offset
+        offsets.at_timestamp = await _find_time(call, name, query.timestamp)
     return offsets
+
+
+async def _find_time(call: Call, name: TopicPartition, timestamp: int) -> int | None:
+    service, isolation = call.service, Isolation.READ_COMMITTED
+    if service.forwarding.is_elsewhere(name):
+        return await service.forwarding.find_offset(call.caller, name, timestamp, isolation)
+    found = await service.records.find_offset(call.caller, name, timestamp, isolation)
+    return None if found is None else found.offset
 
 
 def _describe(topic: Topic) -> shapes.TopicDescription:

@@ -388,6 +388,11 @@ class BrokerDescription(Answer):
     port: int
     version: str
     controller: bool
+    rack: str = ""
+    live: bool = True
+    """Whether it may lead; if not, it is fenced or has not joined yet."""
+    draining: bool = False
+    """Whether it is about to stop."""
 
 
 class Brokers(Answer):
@@ -401,6 +406,12 @@ class ClusterDescription(Answer):
     topics: int
     partitions: int
     groups: int
+    offline_partitions: int
+    """Without a leader; internal ones too."""
+    under_replicated_partitions: int
+    """With fewer in-sync replicas than replicas; internal ones too."""
+    under_min_isr_partitions: int
+    """With so few that acks=all is refused; internal ones too."""
 
 
 class TransactionDescription(Answer):
