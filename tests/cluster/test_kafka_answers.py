@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from tests.cluster import kafka_requests
 from tests.cluster.brokers import WITHIN_S, Brokers
@@ -160,6 +163,54 @@ def test_a_broker_that_does_not_lead_says_who_does_and_where(shared: Brokers) ->
             shared[leader].address,
             f"rack-{leader}",
         )
+
+
+def test_a_consumer_is_sent_to_an_in_sync_follower_in_its_rack(shared: Brokers) -> None:
+    create(shared, NewTopic("near", 1, 3))
+    shared.until_in_sync("near")
+    topic_id, leader = shared.topic("near").topic_id, shared.leader_of("near")
+    follower = leader % 3 + 1
+    producer = Producer({"bootstrap.servers": shared.addresses, "acks": "all"})
+    for number in range(100):
+        producer.produce("near", b"%d" % number)
+    assert producer.flush(WITHIN_S) == 0
+
+    def ask(broker: int, rack: str, offset: int = 0) -> Any:
+        return kafka_requests.fetch(shared[broker].port, topic_id, offset=offset, rack=rack).responses[0].partitions[0]
+
+    sent_on = ask(leader, f"rack-{follower}")
+    assert (sent_on.error_code, sent_on.preferred_read_replica, sent_on.records) == (0, follower, b"")
+    for rack in (f"rack-{leader}", "elsewhere", ""):
+        read = ask(leader, rack)
+        assert (read.preferred_read_replica, bool(read.records)) == (-1, True)
+    assert ask(follower, "").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(follower, f"rack-{follower}", 1_000).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    while not (read := ask(follower, f"rack-{follower}")).records:  # until it knows that they are committed
+        assert read.error_code == ErrorCode.NONE
+    consumer = Consumer(
+        {
+            "bootstrap.servers": shared.addresses,
+            "group.id": "near",
+            "auto.offset.reset": "earliest",
+            "client.rack": f"rack-{follower}",
+        }
+    )
+    consumer.assign([TopicPartition("near", 0, 0)])
+    found: list[bytes] = []
+    while len(found) < 100:
+        found += [record.value() for record in consumer.consume(100, WITHIN_S) if record.error() is None]
+    consumer.close()
+    assert found == [b"%d" % number for number in range(100)]
+    assert records_out(shared, follower, "near") >= 100
+
+
+def records_out(brokers: Brokers, broker: int, topic: str) -> float:
+    """Return how many records Kafka clients have read of a topic from one broker."""
+    page = httpx.get(f"http://{brokers[broker].address}/metrics/detailed").text
+    found = re.search(
+        rf'^flymq_topic_messages_out_total{{topic="{topic}",protocol="kafka"}} (\S+)$', page, re.MULTILINE
+    )
+    return 0 if found is None else float(found[1])
 
 
 def test_replicas_of_a_dead_broker_are_offline_and_partitions_without_a_leader_say_so(cluster: Brokers) -> None:

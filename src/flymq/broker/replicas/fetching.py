@@ -41,6 +41,8 @@ class FetchQuery:
     bytes_max: int = 16 << 20
     wait_ms_max: int = 0
     view: View = View.COMMITTED
+    from_followers: bool = False
+    """Whether this broker answers for partitions that it follows, too."""
 
 
 WIDE = 100
@@ -133,9 +135,15 @@ def _read_one(find: Find, query: FetchQuery, wanted: FetchFrom, left: int) -> Pa
     try:
         bytes_max = wanted.bytes_max if wanted.bytes_max < left else left
         partition = find(wanted.name)
+        from_follower = query.from_followers
         if wanted.leader_epoch != NO_EPOCH:
-            partition.check_leads(wanted.leader_epoch)
-        read = partition.read(wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=query.view)
+            if from_follower:
+                partition.check_epoch(wanted.leader_epoch)
+            else:
+                partition.check_leads(wanted.leader_epoch)
+        read = partition.read(
+            wanted.offset, bytes_max=bytes_max if bytes_max > 0 else 0, view=query.view, from_follower=from_follower
+        )
     except FlyMQError as error:
         return PartitionRead(wanted.name, error=error.with_traceback(None))  # whose frames take kilobytes
     if read.slice is not None and left < query.bytes_max and read.slice.length > left:

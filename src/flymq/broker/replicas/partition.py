@@ -186,7 +186,10 @@ class Partition:
 
     def set_high_watermark(self, high_watermark: int) -> None:
         """The leader has committed everything before this offset. What is not here yet does not count."""
-        self._seen_high_watermark = max(self._seen_high_watermark, min(high_watermark, self.log.end_offset))
+        known = min(high_watermark, self.log.end_offset)
+        if known > self._seen_high_watermark:
+            self._seen_high_watermark = known
+            self.wake()  # consumers that read from this follower
 
     @property
     def leads(self) -> bool:
@@ -196,6 +199,10 @@ class Partition:
         """Raise an error unless this broker leads, with the leader epoch that the client knows."""
         if self.role is not Role.LEADER:
             raise NotLeader(f"this broker is not the leader of {self.name}")
+        self.check_epoch(epoch)
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise an error unless this is the current leader epoch."""
         if epoch in (NO_EPOCH, self.leader_epoch):
             return
         if epoch < self.leader_epoch:
@@ -310,10 +317,15 @@ class Partition:
             return self.last_stable_offset
         return self.high_watermark if view is View.UNCOMMITTED else self.log.end_offset
 
-    def read(self, offset: int, *, bytes_max: int, view: View) -> PartitionRead:
-        """Return whole batches from the one that contains `offset` on, at least one if any is visible."""
+    def read(self, offset: int, *, bytes_max: int, view: View, from_follower: bool = False) -> PartitionRead:
+        """Return whole batches from the one that contains `offset` on, at least one if any is visible.
+
+        `from_follower`: a follower answers, too, with what it knows to be committed.
+        """
         if self.role is not Role.LEADER:
-            self.check_leads()
+            if not from_follower:
+                self.check_leads()
+            self._check_follower_has(offset)
         log = self.log
         high_watermark = last_stable_offset = self.high_watermark
         first_open = log.producers.first_open_offset
@@ -328,6 +340,12 @@ class Partition:
         if found is not None and view is View.COMMITTED:
             aborted = [entry[:2] for entry in log.aborted_between(offset, end_offset)]
         return PartitionRead(self.name, found, high_watermark, last_stable_offset, log.start_offset, aborted)
+
+    def _check_follower_has(self, offset: int) -> None:
+        if self.is_rewritten:
+            raise NotLeader(f"{self.name} is being truncated on this broker")
+        if offset > self.high_watermark:
+            raise OffsetNotAvailable(f"{self.name} is known to be committed up to {self.high_watermark} here")
 
     def read_for_replica(self, offset: int, *, bytes_max: int) -> Slice | None:
         """Return whole batches for a follower, at least one if there is any."""

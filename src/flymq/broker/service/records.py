@@ -404,6 +404,23 @@ class Records:
         self._accounts.fetched(caller, [read])
         return found[0]
 
+    def nearer_replica(self, caller: Caller, name: TopicPartition, offset: int, rack: str) -> int | None:
+        """Return an in-sync follower in the rack of a consumer, which has the records before `offset`; None if the
+        leader, which this broker has to be, is there itself, or no follower is."""
+        partition, members = self._replicas.find(name), self._image.members
+        replication = None if partition is None else partition.replication
+        here = members.find(self._replicas.broker_id)
+        if replication is None or here is None or here.registration.rack == rack:
+            return None
+        best: tuple[int, int] | None = None
+        for broker_id in replication.state.isr:
+            member, follower = members.find(broker_id), replication.followers.of(broker_id)
+            if member is None or follower is None or not member.is_live or member.registration.is_draining:
+                continue
+            if member.registration.rack == rack and follower.position >= offset:
+                best = max(best or (-1, -1), (follower.position, broker_id))
+        return None if best is None else best[1]
+
     # --- offsets
 
     async def find_offset(

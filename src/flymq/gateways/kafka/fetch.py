@@ -49,8 +49,8 @@ def fetch(
         return opened
     if len(opened.wanted) > ELEMENTS_AT_ONCE:
         connection.begin_fetch(len(opened.wanted))
-        return _fetch_many(connection, _limits(request, opened), opened)
-    asked = _Asked()
+        return _fetch_many(connection, _limits(request, opened), opened, request.rack_id)
+    asked = _Asked(request.rack_id)
     asked.add(connection, opened.wanted)
     fetched = connection.service.records.fetch(connection.caller, asked.complete(_limits(request, opened)))
     if isinstance(fetched, Fetched):
@@ -58,16 +58,16 @@ def fetch(
     return AnswerLater(fetched, lambda fetched: _respond(connection, opened, asked, fetched))
 
 
-async def _fetch_many(connection: KafkaConnection, query: FetchQuery, opened: _Opened) -> FetchResponse:
+async def _fetch_many(connection: KafkaConnection, query: FetchQuery, opened: _Opened, rack: str) -> FetchResponse:
     """Fetch from many partitions, so that other requests are served in between."""
     try:
-        return await _fetch_in_turns(connection, query, opened)
+        return await _fetch_in_turns(connection, query, opened, rack)
     finally:
         connection.end_fetch(len(opened.wanted))
 
 
-async def _fetch_in_turns(connection: KafkaConnection, query: FetchQuery, opened: _Opened) -> FetchResponse:
-    asked = _Asked()
+async def _fetch_in_turns(connection: KafkaConnection, query: FetchQuery, opened: _Opened, rack: str) -> FetchResponse:
+    asked = _Asked(rack)
     turn = TimeSlice()
     parts = [slice(at, at + ELEMENTS_AT_ONCE) for at in range(0, len(opened.wanted), ELEMENTS_AT_ONCE)]
     for part in parts:
@@ -122,9 +122,13 @@ def _open(connection: KafkaConnection, request: FetchRequest, version: int) -> _
 class _Asked:
     """The partitions to read, and the errors of the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, rack: str) -> None:
+        """`rack`: that of the consumer; empty if it has none."""
         self.found: list[FetchFrom] = []
         self.refused: dict[tuple[TopicKey, int], FlyMQError] = {}
+        self.sent_on: dict[tuple[TopicKey, int], int] = {}
+        """To brokers that are nearer to the consumer (KIP-392)."""
+        self._rack = rack
 
     def add(self, connection: KafkaConnection, some: Sequence[Wanted]) -> None:
         service, caller = connection.service, connection.caller
@@ -140,6 +144,11 @@ class _Asked:
                     service.records.check_topic_readable(caller, topic)
                     checked = topic
                 name = TopicPartition(topic, part.partition)
+                if self._rack:
+                    nearer = service.records.nearer_replica(caller, name, part.fetch_offset, self._rack)
+                    if nearer is not None:
+                        self.sent_on[wanted.key] = nearer
+                        continue
                 found = FetchFrom(name, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch)
                 self.found.append(found)
             except FlyMQError as error:
@@ -148,7 +157,7 @@ class _Asked:
 
     def complete(self, query: FetchQuery) -> FetchQuery:
         query.partitions = self.found
-        if self.refused:
+        if self.refused or self.sent_on:
             query.wait_ms_max = 0
         return query
 
@@ -161,6 +170,7 @@ def _limits(request: FetchRequest, opened: _Opened) -> FetchQuery:
         bytes_max=max(0, request.max_bytes),
         wait_ms_max=request.max_wait_ms,
         view=View.of(opened.isolation),
+        from_followers=bool(request.rack_id),
     )
 
 
@@ -181,22 +191,30 @@ class _Answered:
         self._not_led: list[tuple[TopicKey, PartitionData]] = []
 
     def add(self, some: Sequence[Wanted], asked: _Asked) -> None:
-        opened, topics, refused = self._opened, self._topics, asked.refused
+        opened, refused = self._opened, asked.refused
         session = opened.session
         for wanted in some:
+            if (nearer := asked.sent_on.get(wanted.key)) is not None:
+                self._topic(wanted).partitions.append(
+                    PartitionData(wanted.request.partition, 0, -1, preferred_read_replica=nearer, records=b"")
+                )
+                continue
             error = refused.get(wanted.key) if refused else None
             read = next(self._reads) if error is None else PartitionRead(TopicPartition("", 0), error=error)
             if opened.is_incremental and not wanted.is_news(read):
                 continue
             if session is not None:
                 session.told(wanted, read)
-            topic = topics.get(wanted.topic)
-            if topic is None:
-                topic = topics[wanted.topic] = _topic(wanted.topic)
             part = _partition(wanted.request.partition, read, opened.isolation)
-            topic.partitions.append(part)
+            self._topic(wanted).partitions.append(part)
             if read.error is not None and part.error_code in NOT_LED:
                 self._not_led.append((wanted.topic, part))
+
+    def _topic(self, wanted: Wanted) -> FetchableTopicResponse:
+        topic = self._topics.get(wanted.topic)
+        if topic is None:
+            topic = self._topics[wanted.topic] = _topic(wanted.topic)
+        return topic
 
     def response(self, connection: KafkaConnection) -> FetchResponse:
         if self._throttle_ms:

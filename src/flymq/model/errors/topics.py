@@ -71,7 +71,7 @@ class OffsetNotAvailable(FlyMQError):
 
     code = "OFFSET_NOT_AVAILABLE"
     retriable = True
-    hint = "Retry after a short wait: a broker that has just become the leader knows it soon."
+    hint = "Retry after a short wait: a new leader, or a follower, knows it soon."
 
 
 class OffsetOutOfRange(FlyMQError):

@@ -178,3 +178,25 @@ async def test_a_new_leader_tells_no_end_before_it_knows_what_is_committed() -> 
     leader.fetched(3, 1)
     assert leader.partition.find_latest(View.UNCOMMITTED).offset == 1
     await leader.tasks.close()
+
+
+async def test_a_follower_gives_consumers_what_it_knows_to_be_committed_and_nothing_more() -> None:
+    follower = Leader().partition
+    follower.append(batch("a", "b"), Acks.LEADER)
+    follower.follow(5)
+
+    def read(offset: int) -> int:
+        return follower.read(offset, bytes_max=1 << 20, view=View.UNCOMMITTED, from_follower=True).length
+
+    assert read(0) == 0
+    with pytest.raises(OffsetNotAvailable):
+        read(1)
+    woken: list[str] = []
+    follower.wait(lambda: woken.append("woken"))
+    follower.set_high_watermark(2)
+    assert woken == ["woken"] and read(0) > 0 and read(2) == 0
+    with pytest.raises(NotLeader):
+        follower.read(0, bytes_max=1 << 20, view=View.UNCOMMITTED)
+    follower.is_rewritten = True
+    with pytest.raises(NotLeader, match="truncated"):
+        read(0)
