@@ -94,8 +94,8 @@ class ClusterMember:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the cluster counts on this broker, as far as it knows."""
-        return self._membership is not None and self._membership.epoch is not None
+        """Whether the cluster certainly counts on this broker."""
+        return self._membership is not None and self._membership.is_valid
 
     def _credentials(self) -> Credentials | None:
         membership = self._membership

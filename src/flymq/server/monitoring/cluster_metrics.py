@@ -25,8 +25,6 @@ def cluster_metrics(broker: Broker, member: ClusterMember | None) -> Iterator[st
         "Registered brokers of the cluster, by state, as this broker knows them.",
         [(labels(state=state), count) for state, count in sorted(states.items())],
     )
-    is_controller = cluster.controller_id == cluster.broker_id
-    yield from gauge("flymq_controller", "1 if this broker is the controller.", ("", int(is_controller)))
     is_registered = member is None or member.is_registered
     yield from gauge("flymq_registered", "1 while this broker is registered in the cluster.", ("", int(is_registered)))
     yield from gauge(

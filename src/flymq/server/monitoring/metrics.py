@@ -231,9 +231,8 @@ def _elections(measured: Measured) -> Iterator[str]:
         "Elections of leaders that were not in sync: records were lost. Counted by the broker that decided them.",
         [("", unclean + (0 if controller is None else controller.unclean_elections))],
     )
-    if controller is not None:
-        is_active = int(controller.epoch is not None)
-        yield from gauge("flymq_controller_active", "1 on the broker that is the controller.", ("", is_active))
+    is_active = controller is None or controller.epoch is not None
+    yield from gauge("flymq_controller_active", "1 on the broker that is the controller.", ("", int(is_active)))
 
 
 def _groups(broker: Broker) -> Iterator[str]:
