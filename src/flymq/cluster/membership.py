@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.5
 _LOOK_S = 0.05
+_PACE_S = 1.0
+"""Between two registrations, if the first was fenced at once: perhaps nobody can connect to this broker."""
 
 
 class Membership:
@@ -39,6 +41,8 @@ class Membership:
         self._session: Session | None = None
         self._something = asyncio.Event()
         self._was_live = False
+        self._is_stopping = False
+        self._registered_s = 0.0
         self.epoch: int | None = None
         """Of the current registration."""
         self.on_registered: Callable[[], None] = lambda: None
@@ -78,6 +82,7 @@ class Membership:
             await session.close()
             raise
         self._session, self.epoch = session, revision
+        self._registered_s = asyncio.get_running_loop().time()
         self.on_registered()
         await self._image.until(revision)
         self._members_changed()
@@ -107,6 +112,8 @@ class Membership:
                 await self._until_something()
                 if self.epoch is not None and self._is_registered:
                     await self._update(self.epoch)
+                elif self._is_stopping:
+                    return  # its port is closed, so it was fenced: that is all right
                 else:
                     await self._register_again()
             except (MetadataUnavailable, IndeterminateResult, SessionEnded, BrokerIdInUse) as error:
@@ -136,6 +143,7 @@ class Membership:
         session, self._session, self.epoch = self._session, None, None
         if session is not None:
             await session.close()
+            await asyncio.sleep(max(0.0, self._registered_s + _PACE_S - asyncio.get_running_loop().time()))
         if self._was_live:
             # The process was there all the time, so nothing that it wrote since it was admitted is lost.
             self._registration = replace(self._registration, kept=Kept.EVERYTHING)
@@ -169,7 +177,7 @@ class Membership:
     async def drain(self, timeout_s: float = 10.0) -> bool:
         """Let others lead: this broker is about to stop. Return whether nothing is left that another could lead.
 
-        It serves what it leads until then.
+        It serves what it leads until then. After that it does not register again when its registration ends.
         """
         self._registration = replace(self._registration, is_draining=True)
         self._something.set()
@@ -181,6 +189,8 @@ class Membership:
                     await asyncio.sleep(_LOOK_S)  # not at every change: it is a look at all partitions
         except TimeoutError:
             return False
+        finally:
+            self._is_stopping = True
 
     @property
     def _is_drain_known(self) -> bool:

@@ -67,6 +67,7 @@ class ClusterMember:
         self._broker_id = broker_id = config.broker.id
         self._secret = new_id(host.entropy).hex
         self._membership: Membership | None = None
+        self._noting = asyncio.Lock()
         self.directory = Directory("", Kept.NOTHING)
         self.was_admitted = False
         """Whether the cluster knows of this start: also that it came after a crash."""
@@ -137,7 +138,8 @@ class ClusterMember:
     async def _note_epoch(self, epoch: int) -> None:
         """Note in the data directory that it was in use with this registration, so that an old copy of it is known."""
         directory_id, disk, data_dir = self.directory.directory_id, self._host.disk, self._config.broker.data_dir
-        await self._threads.run(lambda: note_epoch(disk, data_dir, directory_id, epoch))
+        async with self._noting:  # in the order of the registrations
+            await self._threads.run(lambda: note_epoch(disk, data_dir, directory_id, epoch))
 
     async def _tell_failed(self, membership: Membership) -> None:
         """Let other replicas lead the partitions whose logs have failed here."""

@@ -122,6 +122,40 @@ def test_a_broker_that_was_fenced_by_mistake_registers_again_and_has_lost_nothin
     in_world(scenario)
 
 
+def test_a_broker_that_stops_is_fenced_when_its_port_is_closed_and_does_not_register_again() -> None:
+    async def scenario(world: World) -> None:
+        await three(world)
+        await world.create(all_in_sync(3))
+        membership = world.nodes[3].membership
+        assert await membership.drain(timeout_s=5)
+        epoch = membership.epoch
+        assert epoch is not None
+        world.refusing.add(3)
+        world.lose_connections(3, epoch)
+        await world.settle()
+        assert membership.epoch == epoch
+        member = world.nodes[1].image.members.find(3)
+        assert member is not None and member.epoch == epoch and member.is_fenced
+
+    in_world(scenario)
+
+
+def test_a_broker_that_nobody_can_connect_to_does_not_register_many_times_a_second() -> None:
+    async def scenario(world: World) -> None:
+        await three(world)
+        membership = world.nodes[3].membership
+        world.refusing.add(3)
+        epochs: set[int] = set()
+        for _ in range(100):  # ten seconds
+            if membership.epoch is not None:
+                epochs.add(membership.epoch)
+                world.lose_connections(3, membership.epoch)
+            await asyncio.sleep(0.1)
+        assert 5 < len(epochs) < 15
+
+    in_world(scenario)
+
+
 def test_a_broker_that_was_never_admitted_does_not_become_clean_by_registering_again() -> None:
     async def scenario(world: World) -> None:
         node = await world.start(1, was_clean=False)
