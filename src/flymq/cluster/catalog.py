@@ -7,6 +7,7 @@
     gone/<topic id>/<broker>  name of a deleted topic whose files that broker has not removed yet
     pid/next                  the next producer id to allocate
     cluster                   id of the cluster, chosen at the first start
+    adopting                  the metadata of a single broker is being copied here (adopted_metadata.py)
     s/<scope>/<name>          settings changed at run time: of all brokers (s/broker/), of one, of a group,
                               of a subscription to metrics of clients
 
@@ -37,14 +38,17 @@ from flymq.metadata.store import (
     is_absent,
     modified_at,
 )
-from flymq.model.errors import MetadataUnavailable, TopicExists, TopicNotFound
+from flymq.model.errors import AdoptionUnfinished, MetadataUnavailable, TopicExists, TopicNotFound
 from flymq.model.names import TopicPartition
 
 TOPIC_PREFIX = "t/"
 PARTITION_PREFIX = "p/"
 SETTINGS_PREFIX = "s/"
-_MADE_PREFIX = "made/"
-_GONE_PREFIX = "gone/"
+MADE_PREFIX = "made/"
+GONE_PREFIX = "gone/"
+CLUSTER_KEY = "cluster"
+PRODUCER_IDS_KEY = "pid/next"
+ADOPTING_KEY = "adopting"
 
 Overrides = dict[str, str | int | float]
 """The settings that were given for a topic; all others have the broker's defaults."""
@@ -156,8 +160,8 @@ class Catalog:
             [
                 Delete(_topic_key(topic)),
                 DeletePrefix(f"{PARTITION_PREFIX}{spec.topic_id}/"),
-                Delete(f"{_MADE_PREFIX}{spec.topic_id}"),
-                DeletePrefix(f"{_MADE_PREFIX}{spec.topic_id}/"),
+                Delete(f"{MADE_PREFIX}{spec.topic_id}"),
+                DeletePrefix(f"{MADE_PREFIX}{spec.topic_id}/"),
                 *gone[:_GONE_IN_TXN_MAX],
             ],
         )
@@ -180,21 +184,21 @@ class Catalog:
     async def made(self) -> dict[UUID, Collection[int]]:
         """Return the partitions that have files here, by topic."""
         found: dict[UUID, Collection[int]] = {}
-        for each in (await self._store.range(_MADE_PREFIX)).key_values:
-            topic_id, _, directory_id = each.key.removeprefix(_MADE_PREFIX).partition("/")
+        for each in (await self._store.range(MADE_PREFIX)).key_values:
+            topic_id, _, directory_id = each.key.removeprefix(MADE_PREFIX).partition("/")
             if directory_id == self._directory_id:
                 found[UUID(topic_id)] = frozenset(msgspec.json.decode(each.value, type=list[int]))
         return found
 
     def _made_key(self, topic_id: UUID) -> str:
-        key = f"{_MADE_PREFIX}{topic_id}"
+        key = f"{MADE_PREFIX}{topic_id}"
         return f"{key}/{self._directory_id}" if self._directory_id else key
 
     async def gone(self, broker_id: int) -> dict[UUID, str]:
         """Return the deleted topics whose files this broker may still have."""
         found: dict[UUID, str] = {}
-        for each in (await self._store.range(_GONE_PREFIX)).key_values:
-            topic_id, _, broker = each.key.removeprefix(_GONE_PREFIX).partition("/")
+        for each in (await self._store.range(GONE_PREFIX)).key_values:
+            topic_id, _, broker = each.key.removeprefix(GONE_PREFIX).partition("/")
             if broker in ("", str(broker_id)):  # older versions knew one broker alone
                 found[UUID(topic_id)] = each.value.decode()
         if found:  # of many brokers: a deletion may have been given up after some of them were told
@@ -204,7 +208,7 @@ class Catalog:
 
     async def forget_gone(self, topic_id: UUID, broker_id: int) -> None:
         """This broker has no files of a deleted topic any more."""
-        await self._store.txn(success=[Delete(_gone_key(topic_id, broker_id)), Delete(f"{_GONE_PREFIX}{topic_id}")])
+        await self._store.txn(success=[Delete(_gone_key(topic_id, broker_id)), Delete(f"{GONE_PREFIX}{topic_id}")])
 
     # --- partitions
 
@@ -239,7 +243,7 @@ class Catalog:
 
     async def revision(self) -> int:
         """Return the revision of the store: what is in it now is known to whoever has reached that."""
-        return (await self._store.range("cluster")).revision
+        return (await self._store.range(CLUSTER_KEY)).revision
 
     async def _put_partitions(
         self, topic_id: UUID, first: int, partitions: Sequence[PartitionState], only_if: Sequence[Compare] = ()
@@ -265,22 +269,33 @@ class Catalog:
     async def cluster_id(self, proposed: str) -> str:
         """Return the cluster id; at the first start it is set to the proposed one."""
         result = await self._store.txn(
-            [is_absent("cluster")], [Put("cluster", proposed.encode())], failure=[Get("cluster")]
+            [is_absent(CLUSTER_KEY), is_absent(ADOPTING_KEY)],
+            [Put(CLUSTER_KEY, proposed.encode())],
+            failure=[Get(CLUSTER_KEY)],
         )
         if result.succeeded:
             return proposed
         found = result.found[0]
-        assert found is not None
+        if found is None:
+            raise AdoptionUnfinished("the metadata of a single broker is being copied into this metadata store")
         return found.value.decode()
+
+    async def find_cluster_id(self) -> str | None:
+        """Return the cluster id; None before the first start."""
+        result = await self._store.txn(success=[Get(CLUSTER_KEY), Get(ADOPTING_KEY)])
+        found, adopting = result.found
+        if adopting is not None:
+            raise AdoptionUnfinished("the metadata of a single broker is being copied into this metadata store")
+        return None if found is None else found.value.decode()
 
     async def take_producer_ids(self, count: int = PRODUCER_IDS_PER_BLOCK) -> range:
         """Allocate a block of producer ids. Ids are never reused."""
         while True:
-            found = (await self._store.range("pid/next")).key_values
+            found = (await self._store.range(PRODUCER_IDS_KEY)).key_values
             start = int(found[0].value) if found else 0
-            unchanged = modified_at("pid/next", found[0].mod_revision) if found else is_absent("pid/next")
+            unchanged = modified_at(PRODUCER_IDS_KEY, found[0].mod_revision) if found else is_absent(PRODUCER_IDS_KEY)
             end = start + count
-            if (await self._store.txn([unchanged], [Put("pid/next", str(end).encode())])).succeeded:
+            if (await self._store.txn([unchanged], [Put(PRODUCER_IDS_KEY, str(end).encode())])).succeeded:
                 return range(start, end)
 
 
@@ -303,7 +318,7 @@ def _parse_id(topic_id: str) -> UUID:
 
 
 def _gone_key(topic_id: UUID, broker_id: int) -> str:
-    return f"{_GONE_PREFIX}{topic_id}/{broker_id}"
+    return f"{GONE_PREFIX}{topic_id}/{broker_id}"
 
 
 def settings_key(scope: Scope, name: str) -> str:

@@ -67,7 +67,15 @@ from flymq.server.supervisor import SUPERVISED_METADATA
 from flymq.storage.data_directory import DataDirectory
 from flymq.storage.flusher import Flusher
 from flymq.storage.headroom import Headroom
-from flymq.storage.identity import Identity, forget_clean, mark_clean, open_identity, read_identity
+from flymq.storage.identity import (
+    DirectoryNote,
+    Identity,
+    check_is_single,
+    forget_clean,
+    mark_clean,
+    open_identity,
+    read_identity,
+)
 from flymq.storage.log import Log
 from flymq.storage.steady_clock import SteadyClock, read_last_time, run_clock
 
@@ -172,14 +180,35 @@ async def _close(at: Workplace, replicas: Replicas, identity: Identity, member: 
 
 async def _identify(at: Workplace, catalog: Catalog) -> tuple[str, Identity]:
     """Return the id of the cluster, and that of the data directory in it."""
-    disk, entropy = at.host.disk, at.host.entropy
-    known = None if at.config.is_clustered else read_identity(disk, at.data_dir)
-    proposed = at.config.broker.cluster_id or (known.cluster if known is not None else new_id(entropy).hex)
-    cluster_id = await catalog.cluster_id(proposed)
+    disk, entropy, is_clustered = at.host.disk, at.host.entropy, at.config.is_clustered
+    known = read_identity(disk, at.data_dir)
+    if known is not None and is_clustered:
+        cluster_id = await _known_cluster(at, catalog, known)
+    else:
+        proposed = at.config.broker.cluster_id or (known.cluster if known is not None else new_id(entropy).hex)
+        cluster_id = await catalog.cluster_id(proposed)
+    broker_id = at.config.broker.id
     identity = await at.disk_threads.run(
-        lambda: open_identity(disk, at.data_dir, entropy, cluster=cluster_id, broker_id=at.config.broker.id)
+        lambda: open_identity(
+            disk, at.data_dir, entropy, cluster=cluster_id, broker_id=broker_id, is_clustered=is_clustered
+        )
     )
     return cluster_id, identity
+
+
+async def _known_cluster(at: Workplace, catalog: Catalog, known: DirectoryNote) -> str:
+    """Return the id of the cluster for a directory that belongs to one: it does not begin another one."""
+    if not known.is_clustered:
+        raise ForeignDataDirectory(
+            f"{at.data_dir} is the data directory of a single broker",
+            hint="Let the cluster adopt it with `flymq cluster adopt`, or give another --data-dir.",
+        )
+    if (cluster_id := await catalog.find_cluster_id()) is None:
+        raise ForeignDataDirectory(
+            f"{at.data_dir} belongs to the cluster {known.cluster}, but there is no cluster in the metadata store",
+            hint="Check --etcd and cluster.name. If the metadata was lost, restore it from a backup of etcd.",
+        )
+    return cluster_id
 
 
 def _note_topic(at: Workplace, headroom: Headroom, notes: TopicNotes, image: Image, name: str) -> None:
@@ -201,6 +230,8 @@ def _open_directory(at: Workplace, headroom: Headroom) -> DataDirectory:
             hint="Start them with `flymq server start --brokers`, or give another --data-dir.",
         )
     disk.make_directory(at.data_dir)
+    if not at.config.is_clustered:
+        check_is_single(disk, at.data_dir)
     directory = DataDirectory(disk, at.data_dir, headroom.gate_of)
     at.undo.callback(directory.close)
     headroom.open()

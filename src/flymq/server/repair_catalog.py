@@ -6,20 +6,20 @@ What the metadata files hold is read, a loss is accepted, and topics that are in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from flymq.cluster.catalog import Catalog
-from flymq.host.disk import Disk
 from flymq.host.host import Host
-from flymq.host.simulated_disk import SimulatedDisk
 from flymq.metadata.images import IMAGE_NAME
 from flymq.metadata.recovery import recover
 from flymq.metadata.sqlite import SqliteMetadataStore
 from flymq.model.errors import DataDirectoryMissing
 from flymq.model.names import TopicPartition
 from flymq.server.adoption import PRODUCER_IDS_SKIPPED, adopt, guess_note, unknown_folders
+from flymq.server.stopped_broker import open_in_memory
 from flymq.storage.data_directory import DataDirectory, TopicFolder
+from flymq.storage.identity import check_is_single
 from flymq.storage.topic_note import TopicNote
 
 
@@ -46,12 +46,12 @@ async def repair_catalog(
     """Restore the metadata and adopt topics; return what was found. A dry run changes nothing."""
     if not host.disk.exists(data_dir / "topics"):
         raise DataDirectoryMissing(f"{data_dir} is not the data directory of a broker")
+    check_is_single(host.disk, data_dir)
     directory = DataDirectory(host.disk, data_dir)
     try:
         found = recover(host.disk, data_dir, accept_loss=True)
         if dry_run:
-            in_memory = replace(found, problems=[], lost=[], damaged=[], journal=None)
-            store = SqliteMetadataStore.open(_scratch(data_dir), data_dir / IMAGE_NAME, recovered=in_memory)
+            store = open_in_memory(data_dir, found)
         else:
             store = SqliteMetadataStore.open(host.disk, data_dir / IMAGE_NAME, recovered=found)
         try:
@@ -76,13 +76,6 @@ async def repair_catalog(
         [folder for folder in unknown if not any(each is folder and note.topic_id in ids for each, note in notes)],
         missing,
     )
-
-
-def _scratch(data_dir: Path) -> Disk:
-    """A disk in memory, for what a dry run would write."""
-    disk = SimulatedDisk()
-    disk.make_directory(data_dir)
-    return disk
 
 
 async def _missing(catalog: Catalog, directory: DataDirectory, *, recreate: bool) -> list[TopicPartition]:

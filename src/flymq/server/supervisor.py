@@ -72,6 +72,11 @@ class SupervisedBroker:
         self.was_ready = True
 
 
+def broker_directory(data_dir: Path, broker_id: int) -> Path:
+    """Return the data directory of a broker under a supervisor."""
+    return data_dir / f"broker-{broker_id}"
+
+
 class Supervisor:
     """Runs the brokers from `start` to `stop`."""
 
@@ -105,7 +110,7 @@ class Supervisor:
             http_port = NO_PORT  # the first one has the default; all speak HTTP on their main port, too
         return SupervisedBroker(
             broker_id,
-            self._data_dir / f"broker-{broker_id}",
+            broker_directory(self._data_dir, broker_id),
             listener.port + index if listener.port else 0,
             http_port + index if http_port is not None and http_port > 0 else http_port,
         )
@@ -129,7 +134,7 @@ class Supervisor:
         if disk.exists(self._data_dir / "topics"):
             raise ForeignDataDirectory(
                 f"{self._data_dir} is the data directory of a single broker",
-                hint="Give another --data-dir, or start one broker, without --brokers.",
+                hint="Start it without --brokers, or make it one of several with `flymq cluster adopt --into`.",
             )
         lock = disk.lock(self._data_dir / "lock")
         self._undo.callback(lock.release)

@@ -33,6 +33,8 @@ class DirectoryNote(msgspec.Struct, frozen=True):
     cluster: str
     broker_id: int
     directory_id: str
+    is_clustered: bool = False
+    """The metadata is not in the directory, but shared with other brokers."""
 
 
 class EpochNote(msgspec.Struct, frozen=True):
@@ -65,7 +67,9 @@ class Identity:
         return not self.is_new and max(self.noted_epoch, self.clean_epoch) >= last_epoch
 
 
-def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str, broker_id: int) -> Identity:
+def open_identity(
+    disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str, broker_id: int, is_clustered: bool = False
+) -> Identity:
     """Check that the directory belongs to this broker, and return how it was left; see `forget_clean`.
 
     Raises ForeignDataDirectory if it belongs to another one.
@@ -81,7 +85,7 @@ def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str,
             logger.warning("%s cannot be read and is replaced: the data directory gets a new id", IDENTITY_NAME)
         directory_id = new_id(entropy).hex
         try:
-            write_identity(disk, data_dir, DirectoryNote(cluster, broker_id, directory_id))
+            write_identity(disk, data_dir, DirectoryNote(cluster, broker_id, directory_id, is_clustered))
         except ResourcesExhausted as error:  # the next start finds a directory without identity again, which is safe
             logger.warning("the identity of the data directory was not written: %s", error)
         return Identity(directory_id, is_new=True, was_clean=False)
@@ -91,6 +95,16 @@ def open_identity(disk: Disk, data_dir: Path, entropy: Entropy, *, cluster: str,
     if clean is None or clean.directory_id != note.directory_id:
         return Identity(note.directory_id, is_new=False, was_clean=False, noted_epoch=noted_epoch)
     return Identity(note.directory_id, False, True, clean.broker_epoch, noted_epoch)
+
+
+def check_is_single(disk: Disk, data_dir: Path) -> None:
+    """Raise ForeignDataDirectory if the metadata of the broker is not in its directory."""
+    note = read_identity(disk, data_dir)
+    if note is not None and note.is_clustered:
+        raise ForeignDataDirectory(
+            f"{data_dir} belongs to broker {note.broker_id} of the cluster {note.cluster}, not to a single broker",
+            hint=f"Start it with --id {note.broker_id} and the --etcd of the cluster, or give another --data-dir.",
+        )
 
 
 def forget_clean(disk: Disk, data_dir: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from flymq.cli.addresses import program, server_option
+from flymq.cli.commands.cluster_adopt import adopt
 from flymq.cli.commands.cluster_status import status
 from flymq.cli.commands.server import BROKERS_MAX, announce_broker, start_command
 from flymq.cli.options import Noun, parse_assignment
@@ -28,6 +29,7 @@ def cluster() -> None:
 
 
 cluster.add_command(status)
+cluster.add_command(adopt)
 
 
 @cluster.command()

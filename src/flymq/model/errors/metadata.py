@@ -94,3 +94,26 @@ class MetadataTooNew(MetadataError):
 
     code = "METADATA_TOO_NEW"
     hint = "Start the newer version, or restore the file from a backup made before the upgrade."
+
+
+class ClusterNotEmpty(MetadataError):
+    """The metadata store is not empty: a single broker can only be adopted by a cluster without topics and brokers."""
+
+    code = "CLUSTER_NOT_EMPTY"
+    hint = (
+        "Give another --name, under which etcd has no keys. To add records to a cluster that exists, mirror the topics."
+    )
+
+
+class AdoptionUnfinished(MetadataError):
+    """The metadata of a single broker has not been copied completely, so no broker can start with it."""
+
+    code = "ADOPTION_UNFINISHED"
+    hint = "Wait until `flymq cluster adopt` has ended. If it was interrupted, run it again."
+
+
+class NotStoppedCleanly(MetadataError):
+    """The broker was not stopped cleanly: its logs have to be recovered before it can be adopted by a cluster."""
+
+    code = "NOT_STOPPED_CLEANLY"
+    hint = "Start the broker once more as it was, and stop it with SIGTERM or Ctrl-C."
