@@ -28,6 +28,7 @@ from statistics import median
 
 from tests.campaigns import failing_disk, namespaces, rounds
 from tests.campaigns.clients import GIVE_UP_S, Client, KafkaReader, KafkaWriter, SdkReader, SdkWriter
+from tests.campaigns.cluster_faults import ETCD as NEEDS_ETCD
 from tests.campaigns.cluster_faults import (
     FAILING_DISK,
     FAULTS,
@@ -37,7 +38,6 @@ from tests.campaigns.cluster_faults import (
     STORE_NETWORK,
     Site,
 )
-from tests.campaigns.cluster_faults import ETCD as NEEDS_ETCD
 from tests.campaigns.crash import TOPICS, Scene
 from tests.campaigns.history import History
 from tests.campaigns.rounds import Report

@@ -1,4 +1,4 @@
-"""What happens to the brokers of a cluster, to their network, their disks and their etcd. Each fault is mended in the end.
+"""What happens to the brokers of a cluster, their network, their disks and their etcd. Each fault is mended in the end.
 
 A fault is a function with a site; it returns when it is mended, but not when the cluster has recovered from it.
 """
@@ -255,7 +255,13 @@ class Fault:
         return self.run.__name__.replace("_", " ")
 
 
-NETWORK, STORE_NETWORK, ETCD, SMALL_DISK, FAILING_DISK = "network", "network of etcd", "etcd", "small disk", "failing disk"
+NETWORK, STORE_NETWORK, ETCD, SMALL_DISK, FAILING_DISK = (
+    "network",
+    "network of etcd",
+    "etcd",
+    "small disk",
+    "failing disk",
+)
 FAULTS: Mapping[str, Fault] = {
     fault.run.__name__: fault
     for fault in (

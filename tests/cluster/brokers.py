@@ -1,4 +1,4 @@
-"""A cluster of broker processes on one machine. Its metadata store is served from the process of the test, or an etcd."""
+"""A cluster of broker processes on one machine. Its metadata store is served by the process of the test, or an etcd."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ class EtcdStore(StoreThread):
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[MetadataStore]:
-        store = await EtcdMetadataStore.open(system_host(), EtcdConfig(parse_endpoints(",".join(self._urls)), "/flymq/flymq/"))
+        store = await EtcdMetadataStore.open(
+            system_host(), EtcdConfig(parse_endpoints(",".join(self._urls)), "/flymq/flymq/")
+        )
         yield store
         await store.close()
 
@@ -143,9 +145,7 @@ class Brokers:
             own = {**common, "broker.id": number, **(settings or {}), **own_settings(number)}
             at = place(number)
             log = folder / f"{number}.log"
-            return BrokerProcess(
-                folder / str(number), own, log=log, host=at.host, within=at.within, environ=at.environ
-            )
+            return BrokerProcess(folder / str(number), own, log=log, host=at.host, within=at.within, environ=at.environ)
 
         with ThreadPoolExecutor(count) as pool:
             started = pool.map(start, range(1, count + 1))

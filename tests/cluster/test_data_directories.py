@@ -54,7 +54,10 @@ def test_a_broker_refuses_the_directory_of_another_one(cluster: Brokers) -> None
     other = cluster[3]
     other.stop()
     command = [sys.executable, "-m", "flymq", "server", "start", f"--data-dir={other.data_dir}", "--id=4", "--port=0"]
-    settings = [*(f"--set={name}={value}" for name, value in cluster.store.settings.items()), "--set=listener.http_port=-1"]
+    settings = [
+        *(f"--set={name}={value}" for name, value in cluster.store.settings.items()),
+        "--set=listener.http_port=-1",
+    ]
     refused = subprocess.run([*command, *settings], capture_output=True, text=True, timeout=60)
     assert refused.returncode == 1
     assert "belongs to broker 3 of the cluster" in refused.stderr

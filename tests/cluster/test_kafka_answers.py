@@ -129,7 +129,7 @@ def test_what_is_produced_with_acks_all_is_read_by_way_of_any_broker(shared: Bro
     assert producer.flush(WITHIN_S) == 0
     consumer = Consumer({"bootstrap.servers": shared[3].address, "group.id": "any", "auto.offset.reset": "earliest"})
     consumer.subscribe(["read"])
-    found = set()
+    found: set[bytes | None] = set()
     while found < sent:
         found |= {record.value() for record in consumer.consume(100, WITHIN_S) if record.error() is None}
     consumer.close()
@@ -149,7 +149,7 @@ def test_a_broker_that_does_not_lead_says_who_does_and_where(shared: Brokers) ->
     create(shared, NewTopic("hints", 1, 3))
     topic_id, leader = shared.topic("hints").topic_id, shared.leader_of("hints")
     port = shared[leader % 3 + 1].port
-    produced = kafka_requests.produce(port, topic_id, encode_batch([(None, b"x")]))
+    produced = kafka_requests.produce(port, topic_id, bytes(encode_batch([(None, b"x")])))
     fetched = kafka_requests.fetch(port, topic_id)
     for part, answer in (
         (produced.responses[0].partition_responses[0], produced),
