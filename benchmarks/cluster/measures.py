@@ -41,9 +41,10 @@ class Costs(NamedTuple):
 
 def warm_up(cluster: Running, cpu_s: float) -> None:
     """Load the cluster until it has used so much CPU time: a JVM compiles what it runs often."""
-    started_s = cluster.cpu_s
+    started_s, topics = cluster.cpu_s, Topics(cluster)
     while cluster.cpu_s - started_s < cpu_s:
-        batched(cluster, partitions=12, batches=400)
+        with topics.topic(12, replicas=3, settings=_LIMITED) as topic:
+            drive(topics.writers(topic, range(12), _BATCHES, 400, acks=ALL))  # whether all is accepted does not matter
 
 
 # --- latency
@@ -154,8 +155,10 @@ def width_cost(cluster: Running, *, partitions: int, messages: int, rounds: int)
     topics = Topics(cluster)
 
     def cost(count: int) -> float:
-        with topics.topic(count, replicas=3) as topic:
-            return min(_leader_cpu_s(cluster, topics, topic, _SINGLE, messages, ALL, inflight=1) for _ in range(rounds))
+        with topics.topics(count, replicas=3) as names:
+            return min(
+                _leader_cpu_s(cluster, topics, names[0], _SINGLE, messages, ALL, inflight=1) for _ in range(rounds)
+            )
 
     less = cost(1)
     return Costs(cost(partitions * len(cluster.members)), less)

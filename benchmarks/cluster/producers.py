@@ -37,6 +37,7 @@ class Librdkafka:
                 "acks": "all",
                 "linger.ms": 0,
                 "request.timeout.ms": 2_000,
+                "socket.timeout.ms": 3_000,
                 "message.timeout.ms": 120_000,
                 "retry.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 500,
