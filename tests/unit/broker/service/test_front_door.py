@@ -14,7 +14,9 @@ from flymq.broker.coordinators.state_log import OFFSETS, TRANSACTIONS
 from flymq.broker.service.brokers import OtherBrokers
 from flymq.broker.service.caller import Caller
 from flymq.broker.service.client_metrics import ClientMetrics
+from flymq.broker.service.cluster_state import ClusterStates
 from flymq.broker.service.coordinators import Coordinators
+from flymq.broker.service.forwarding import Forwarding
 from flymq.broker.service.gate import Gate, Operation, Resource
 from flymq.broker.service.groups import Groups
 from flymq.broker.service.members import Members
@@ -42,8 +44,13 @@ VERBS = (
     Coordinators,
     PeerTransactions,
     OtherBrokers,
+    ClusterStates,
+    Forwarding,
 )
 WITHOUT_CALLER = {
+    # whether a call goes to another broker
+    "Forwarding.is_elsewhere",
+    "Forwarding.close",
     # what the service's own parts ask each other
     "Records.choose_partition",
     "Groups.subscribed",
