@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from contextlib import suppress
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,7 @@ from tests.simulation.world import patiently
 
 from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.host.virtual_time import run
-from flymq.model.errors import FlyMQError, TopicExists
+from flymq.model.errors import FlyMQError, TopicExists, TopicNotFound
 from flymq.model.names import TopicPartition
 
 SEEDS = max(4, int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20")) // 4)
@@ -43,8 +44,48 @@ async def produce(world: ClusterWorld, client: AsyncFlyMQClient, name: str) -> d
     return acknowledged
 
 
-async def acknowledged_records_survive(seed: int, *, persistence: str, loses_power: str) -> str:
-    world = ClusterWorld(seed, loses_power=loses_power)
+async def watch(world: ClusterWorld, client: AsyncFlyMQClient) -> None:
+    """Ask for the end of each partition again and again: it never goes back."""
+    ends: dict[TopicPartition, int] = {}
+    while True:
+        for name, end in (await patiently(client.admin.latest_offsets, "t")).items():
+            assert end >= ends.get(name, 0), f"the end of {name} went back from {ends[name]} to {end}"
+            ends[name] = end
+        await asyncio.sleep(world.chance.expovariate(1 / 0.1))
+
+
+async def read_on(client: AsyncFlyMQClient, seen: dict[tuple[TopicPartition, int], bytes]) -> None:
+    """Read what is there as soon as it is there."""
+    consumer = client.consumer("t", fetch_wait_ms=50)
+    await patiently(consumer.start)
+    while True:
+        for record in await patiently(consumer.poll, timeout_ms=1_000):
+            name = TopicPartition(record.topic, record.partition)
+            known = seen.setdefault((name, record.offset), record.value)
+            assert known == record.value, f"{name} has {record.value!r} at {record.offset}, and had {known!r}"
+
+
+async def change_topics(world: ClusterWorld, client: AsyncFlyMQClient) -> None:
+    """Create topics, extend and delete them."""
+    chance = world.chance
+    for number in count():
+        name, replicas = f"u{number % 3}", chance.randint(1, 3)
+        with suppress(FlyMQError):  # too few brokers may be alive
+            await patiently(client.create_topic, name, chance.randint(1, 3), replication_factor=replicas)
+        await asyncio.sleep(chance.expovariate(1 / 1.0))
+        with suppress(FlyMQError):
+            await client.admin.add_partitions(name, 4)
+        with suppress(FlyMQError):
+            await client.produce(name, b"x")
+        await asyncio.sleep(chance.expovariate(1 / 1.0))
+        with suppress(TopicNotFound):
+            await patiently(client.delete_topic, name)
+
+
+async def acknowledged_records_survive(
+    seed: int, *, persistence: str, loses_power: str, keeps_memory: bool = False
+) -> str:
+    world = ClusterWorld(seed, loses_power=loses_power, keeps_memory=keeps_memory)
     await world.start()
     admin = world.client("admin")
     settings = {"min.insync.replicas": 2, "persistence": persistence}
@@ -54,8 +95,20 @@ async def acknowledged_records_survive(seed: int, *, persistence: str, loses_pow
     clients = [world.client(name) for name in names]
     for client in clients:
         await patiently(client.connect)
+    read: dict[tuple[TopicPartition, int], bytes] = {}
+    others = [
+        asyncio.ensure_future(work)
+        for work in (
+            watch(world, world.client("watcher")),
+            read_on(world.client("reader"), read),
+            change_topics(world, world.client("other")),
+        )
+    ]
     everybody = asyncio.gather(*(produce(world, client, name) for client, name in zip(clients, names, strict=True)))
     await world.disturb(everybody)
+    for other in others:
+        assert not other.done(), other.exception()
+        other.cancel()
     acknowledged = cast("list[dict[Any, Any]]", everybody.result())
     await world.check_replicas("t")
     seen = await world.read(world.client("auditor"), "t")
@@ -65,6 +118,8 @@ async def acknowledged_records_survive(seed: int, *, persistence: str, loses_pow
         for name in names:
             numbers = [int(value.split(b"/")[1]) for value in values if value.startswith(name.encode())]
             assert numbers == sorted(numbers), f"records of {name} are out of order in {partition}"
+    found = {(name, at): value for name, values in seen.items() for at, value in enumerate(values)}
+    assert read.items() <= found.items(), f"what was read is gone: {read.items() - found.items()}"
     for mine in acknowledged:
         for value, partition in mine.items():
             assert value in seen[partition], f"{value!r} was acknowledged and is gone from {partition}"
@@ -95,3 +150,8 @@ def test_every_batch_of_a_query_is_written_to_the_cluster_exactly_once(seed: int
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_group_on_a_cluster_copies_every_record_exactly_once(seed: int) -> None:
     run(members_survive(seed, ClusterWorld))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_in_memory_survives_while_one_in_sync_replica_lives(seed: int) -> None:
+    run(acknowledged_records_survive(20_000 + seed, persistence="memory", loses_power="one", keeps_memory=True))

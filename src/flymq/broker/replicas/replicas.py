@@ -215,6 +215,10 @@ class Replicas:
         if failures:  # opened logs were added before, so that they are closed cleanly
             raise failures[0]
         self._image.watchers.append(self._changed)
+        for topic in topics:  # those that were deleted while logs were opened, and perhaps created again
+            current = self._image.find(topic.name)
+            if current is None or current.topic_id != topic.topic_id:
+                self._remove(topic)
         slice_ = TimeSlice()
         for topic in list(self._image):
             await slice_.yield_if_over()
