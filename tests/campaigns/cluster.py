@@ -27,8 +27,7 @@ from random import Random
 from statistics import median
 
 from tests.campaigns import failing_disk, namespaces, rounds
-from tests.campaigns.clients import GIVE_UP_S, Client, KafkaReader, KafkaWriter, SdkReader, SdkWriter
-from tests.campaigns.cluster_faults import ETCD as NEEDS_ETCD
+from tests.campaigns.clients import ALL_CLIENTS, GIVE_UP_S, Client
 from tests.campaigns.cluster_faults import (
     FAILING_DISK,
     FAULTS,
@@ -38,6 +37,7 @@ from tests.campaigns.cluster_faults import (
     STORE_NETWORK,
     Site,
 )
+from tests.campaigns.cluster_faults import ETCD as NEEDS_ETCD
 from tests.campaigns.crash import TOPICS, Scene
 from tests.campaigns.history import History
 from tests.campaigns.rounds import Report
@@ -53,10 +53,9 @@ SETTINGS = {
     "cluster.session_timeout_ms": LEASE_S * 1000,
     "replication.lag_max_ms": 3_000,
     "storage.checkpoint_interval_ms": 700,
-    "groups.internal_partitions": 2,
+    "groups.internal_partitions": 4,
 }
 SMALL_DISK_BYTES = 1 << 30
-CLIENTS: Sequence[type[Client]] = (KafkaWriter, KafkaReader, SdkWriter, SdkReader)
 
 
 @dataclass
@@ -177,7 +176,7 @@ class ClusterScene(Scene):
         self.site = site
         self.address = site.brokers.addresses
         self.history: TimedHistory = TimedHistory()
-        kinds = [*CLIENTS, EndWatcher]
+        kinds = [*ALL_CLIENTS, EndWatcher]
         self.clients = [kind(kind.__name__, self.address, TOPICS, self.history, seed) for kind in kinds]
 
     def begin(self, persistence: str = "disk") -> None:
