@@ -32,12 +32,12 @@ from tests.campaigns.cluster_faults import (
     FAILING_DISK,
     FAULTS,
     LEASE_S,
+    NEEDS_ETCD,
     NETWORK,
     SMALL_DISK,
     STORE_NETWORK,
     Site,
 )
-from tests.campaigns.cluster_faults import ETCD as NEEDS_ETCD
 from tests.campaigns.crash import TOPICS, Scene
 from tests.campaigns.history import History
 from tests.campaigns.rounds import Report

@@ -1,4 +1,4 @@
-"""What happens to the brokers of a cluster, their network, their disks and their etcd. Each fault is mended in the end.
+"""What happens to the brokers of a cluster, to their network, their disks and their etcd; and how it is mended.
 
 A fault is a function with a site; it returns when it is mended, but not when the cluster has recovered from it.
 """
@@ -255,13 +255,8 @@ class Fault:
         return self.run.__name__.replace("_", " ")
 
 
-NETWORK, STORE_NETWORK, ETCD, SMALL_DISK, FAILING_DISK = (
-    "network",
-    "network of etcd",
-    "etcd",
-    "small disk",
-    "failing disk",
-)
+NETWORK, STORE_NETWORK, NEEDS_ETCD = "network", "network of etcd", "etcd"
+SMALL_DISK, FAILING_DISK = "small disk", "failing disk"
 FAULTS: Mapping[str, Fault] = {
     fault.run.__name__: fault
     for fault in (
@@ -277,8 +272,8 @@ FAULTS: Mapping[str, Fault] = {
         Fault(cut_what_it_sends, 3, NETWORK),
         Fault(cut_what_it_gets, 3, NETWORK),
         Fault(cut_off_from_the_store, 3, STORE_NETWORK),
-        Fault(kill_a_member_of_etcd, 3, ETCD),
-        Fault(kill_all_of_etcd, 1, ETCD),
+        Fault(kill_a_member_of_etcd, 3, NEEDS_ETCD),
+        Fault(kill_all_of_etcd, 1, NEEDS_ETCD),
         Fault(fill_the_disk, 3, SMALL_DISK),
         Fault(fail_writes, 2, FAILING_DISK),
         Fault(fail_syncs, 2, FAILING_DISK),

@@ -1,4 +1,4 @@
-"""A cluster of broker processes on one machine. Its metadata store is served by the process of the test, or an etcd."""
+"""A cluster of broker processes on one machine. Its metadata store is served from here, or an etcd."""
 
 from __future__ import annotations
 
