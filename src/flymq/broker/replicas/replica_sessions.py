@@ -22,7 +22,7 @@ from typing import NamedTuple
 from flymq.broker.replicas.partition import Partition, Slice
 from flymq.host.clock import Clock
 from flymq.host.prompt_future import PromptFuture
-from flymq.model.errors import FlyMQError, OffsetOutOfRange
+from flymq.model.errors import FlyMQError, NotLeader, OffsetOutOfRange
 
 NO_EPOCH = -1
 
@@ -104,6 +104,10 @@ class ReplicaSession:
     def _move(self, replica: ReplicaId, position: Position, now_s: float) -> None:
         partition = self._find(replica)
         partition.check_leads(position.leader_epoch)
+        replication = partition.replication
+        if replication is None or replication.followers.of(self.broker) is None:
+            # The metadata here is behind. The follower sends its position again: it would not if it were just dropped.
+            raise NotLeader(f"broker {self.broker} has no replica of {partition.name}, as far as its leader knows")
         followed = self._followed.get(replica)
         if followed is None or followed.partition is not partition:
             self._forget(replica)
@@ -116,10 +120,7 @@ class ReplicaSession:
             self._failed[replica] = failed
             return
         self._failed.pop(replica, None)
-        if partition.replication is not None:
-            partition.replication.fetched(
-                self.broker, self.broker_epoch, position.offset, position.durable_offset, now_s
-            )
+        replication.fetched(self.broker, self.broker_epoch, position.offset, position.durable_offset, now_s)
         partition.wait(followed.wake)
         if partition.log.end_offset > position.offset or partition.high_watermark != followed.told_high_watermark:
             self._ready[replica] = None

@@ -179,6 +179,21 @@ async def test_a_follower_whose_leader_has_deleted_more_goes_on_where_it_starts(
     assert follower.content == leader.content
 
 
+async def test_a_leader_that_learns_later_of_its_follower_gets_its_position_then(brokers: list[Broker]) -> None:
+    leader, follower, _ = brokers
+    leader.partition.lead(4, PartitionState(1, 4, [1], [1]))
+    follower.follow(4)
+    copying = Copying(leader, follower)
+    await copying.exchange()
+    for replicas in ([1, 3], [1, 2, 3]):
+        assert follower.following.has_failed
+        leader.partition.update(PartitionState(1, 4, replicas, [1]))
+        follower.following.try_failed_again()
+        await copying.exchange()
+    assert not follower.following.has_failed
+    assert leader.partition.replication is not None and leader.partition.replication.followers.has_caught_up(2)
+
+
 async def test_a_follower_whose_disk_was_full_goes_on_when_there_is_room(brokers: list[Broker]) -> None:
     leader, follower, _ = brokers
     leader.lead(4, [1])
