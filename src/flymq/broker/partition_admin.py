@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from flymq.cluster.catalog import PartitionState
+from flymq.cluster.catalog import CLUSTER_KEY, PartitionState
 from flymq.cluster.elections import adapt, cancel_reassignment, prefer, reassign
 from flymq.cluster.image import Image, Topic
+from flymq.cluster.placement import resize
 from flymq.cluster.plan import Roster, StateChange
 from flymq.cluster.state_changes import write_changes
 from flymq.host.time_slices import TimeSlice
@@ -66,6 +67,34 @@ class PartitionAdmin:
             return reassign(state, target, roster.live_for(topic.topic_id, number))
 
         return await self._change(replicas, decide)
+
+    async def place(self, name: str, replication_factor: int = 0, brokers: Sequence[int] = ()) -> Outcomes:
+        """Begin to give each partition of a topic so many replicas; 0: as many as now.
+
+        `brokers`: only on these; if not given, replicas stay where they are, and others are added on all brokers.
+        """
+        topic = self._image.get(name)
+        replication_factor = replication_factor or topic.replication_factor
+        if replication_factor > len(self._racks()):  # a broker may just have joined
+            await self._image.until((await self._store.range(CLUSTER_KEY)).revision)
+        racks = self._racks()
+        if unknown := sorted(set(brokers) - racks.keys()):
+            raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}; there are {sorted(racks)}")
+        now = [state.target for state in topic.partitions]
+        if brokers:
+            placed = resize(now, {broker: racks[broker] for broker in brokers}, replication_factor)
+        else:  # a replica on a broker that is away is not given up for that
+            away = {replica for replicas in now for replica in replicas} - racks.keys()
+            placed = resize(now, racks, replication_factor, away=away)
+        return await self.reassign({TopicPartition(name, number): each for number, each in enumerate(placed)})
+
+    def _racks(self) -> dict[int, str]:
+        """Return the brokers that replicas can be placed on, with their racks."""
+        members = self._image.members
+        if not len(members):
+            return {self._broker_id: ""}
+        usable = (each for each in members if each.is_live and not each.registration.is_draining)
+        return {each.broker_id: each.registration.rack for each in usable}
 
     def reassignments(self) -> dict[TopicPartition, PartitionState]:
         """Return the partitions whose replicas are being moved."""

@@ -31,6 +31,10 @@ class PartitionInfo(NamedTuple):
     """Why the partition is offline; empty if it is not."""
     elr: Sequence[int] = ()
     """Eligible leader replicas: not in sync, and yet with every committed record."""
+    adding: Sequence[int] = ()
+    """Those of `replicas` that are being added, and have not caught up yet."""
+    removing: Sequence[int] = ()
+    """Those of `replicas` that leave when the others have caught up."""
 
 
 class TopicDescription(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from flymq.cluster.placement import check_placed, place
+from flymq.cluster.placement import check_placed, place, resize
 from flymq.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 NO_RACKS = dict.fromkeys((1, 2, 3), "")
@@ -69,3 +69,34 @@ def test_replicas_that_a_client_places_where_they_cannot_be_are_refused(placed: 
     with pytest.raises(InvalidReplicaAssignment, match=problem):
         check_placed(placed, {1, 2, 3}, 2)
     check_placed([[1, 2], [3, 1]], {1, 2, 3}, 2)
+
+
+def test_more_replicas_are_added_evenly_and_those_in_place_stay() -> None:
+    placed = resize([[1]] * 6, {1: "", 2: "", 3: "", 4: ""}, 2)
+    assert all(1 in replicas and len(replicas) == 2 for replicas in placed)
+    assert Counter(broker for replicas in placed for broker in replicas) == {1: 6, 2: 2, 3: 2, 4: 2}
+    assert max(Counter(replicas[0] for replicas in placed).values()) == 2, "leaders are spread"
+
+
+def test_replicas_that_are_added_go_to_other_racks_first() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "c"}
+    for replicas in resize([[1], [2], [3]], racks, 3):
+        assert {racks[broker] for broker in replicas} == {"a", "b", "c"}
+
+
+def test_fewer_replicas_leave_the_brokers_that_have_most_and_those_that_are_away() -> None:
+    assert resize([[1, 2], [1, 3], [1, 4]], {1: "", 2: "", 3: "", 4: ""}, 1) == [[2], [3], [1]]
+    assert resize([[9, 1]], {1: "", 2: ""}, 1, away={9}) == [[1]]
+
+
+def test_a_replica_on_a_broker_that_is_away_stays_and_no_other_comes_to_it() -> None:
+    assert resize([[9, 1], [1]], {1: "", 2: ""}, 2, away={9}) == [[1, 9], [2, 1]]
+
+
+def test_a_topic_moves_to_other_brokers() -> None:
+    assert resize([[1, 2], [2, 1]], {3: "", 4: ""}, 2) == [[3, 4], [4, 3]]
+
+
+def test_more_replicas_than_brokers_are_refused_for_topics_that_exist() -> None:
+    with pytest.raises(InvalidReplicationFactor, match="3 replicas on 2 brokers"):
+        resize([[1]], {1: "", 2: ""}, 3)

@@ -212,6 +212,13 @@ class Topics:
         self._gate.check(caller, Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
         return await self._partition_admin.reassign(replicas)
 
+    async def place(self, caller: Caller, name: str, replication_factor: int = 0, brokers: Sequence[int] = ()) -> None:
+        """Begin to give each partition of a topic so many replicas, 0: as many as now, on these brokers, or on all."""
+        self._gate.check(caller, Operation.ALTER, Resource.TOPIC, name)
+        for error in (await self._partition_admin.place(name, replication_factor, brokers)).values():
+            if error is not None:
+                raise error
+
     @property
     def unclean_elections(self) -> int:
         """How many leaders were elected here on request that may lack records."""

@@ -20,6 +20,18 @@ _set_option = click.option(
 )
 
 
+class _BrokerIds(click.ParamType[tuple[int, ...]]):
+    """Broker ids, separated by commas."""
+
+    name = "brokers"
+
+    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
+        ids = str(value).split(",")
+        if not all(each.strip().isdecimal() for each in ids):
+            self.fail(f"{value!r} is not a list of broker ids, such as 1,2,3.", param, context)
+        return tuple(map(int, ids))
+
+
 @click.group(cls=Noun)
 def topic() -> None:
     """Create, list, describe, alter and delete topics."""
@@ -111,16 +123,45 @@ def describe(topic: str) -> None:
 @topic_argument
 @_set_option
 @click.option("--unset", "unset", multiple=True, metavar="NAME", help="Reset a setting to the broker's default.")
-def alter(topic: str, assignments: tuple[str, ...], unset: tuple[str, ...]) -> None:
-    """Change the settings of a topic."""
+@click.option("-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Replicas per partition.")
+@click.option("--brokers", type=_BrokerIds(), metavar="ID[,ID]", help="Move all replicas to these brokers.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until replicas are copied.")
+def alter(
+    topic: str,
+    assignments: tuple[str, ...],
+    unset: tuple[str, ...],
+    replication_factor: int | None,
+    brokers: tuple[int, ...] | None,
+    no_wait: bool,
+) -> None:
+    """Change the settings of a topic, or the number and place of its replicas.
+
+    Replicas that are where they should be stay there. Clients go on writing and reading while others are copied, which
+    also goes on if the command is interrupted.
+    """
     changes: dict[str, str | int | float | None] = {**parse_settings(assignments), **dict.fromkeys(unset)}
-    if not changes:
-        raise click.UsageError("Nothing to change: give --set NAME=VALUE or --unset NAME.")
+    is_placed = replication_factor is not None or brokers is not None
+    if not changes and not is_placed:
+        raise click.UsageError(
+            "Nothing to change: give --set NAME=VALUE, --unset NAME, --replication-factor N or --brokers ID,ID."
+        )
     with connect() as client:
-        client.admin.alter_topic(topic, changes)
-        settings = client.admin.describe_topic(topic).settings
-    changed = {name: settings[name] for name in changes}
+        if changes:
+            client.admin.alter_topic(topic, changes)
+        if is_placed:
+            client.admin.place_replicas(topic, replication_factor, brokers=brokers or ())
+            if not no_wait:
+                client.admin.wait_until_placed(topic, _tell_left)
+        described = client.admin.describe_topic(topic)
+    changed: dict[str, object] = {name: described.settings[name] for name in changes}
+    if is_placed:
+        changed["replication.factor"] = described.replication_factor
     show(changed, [("SETTING", "VALUE"), *changed.items()])
+
+
+def _tell_left(left: int) -> None:
+    if left:
+        note(f"The replicas of {counted(left, 'partition')} are being copied.")
 
 
 @topic.command(cls=BrokerCommand)

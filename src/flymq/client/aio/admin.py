@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.coordinators import GROUP
@@ -40,6 +40,7 @@ from flymq.wire.native.messages.session import Done, Ping
 
 Settings = Mapping[str, str | int | float | None]
 _POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
+_LOOK_S = 0.2
 
 
 class AsyncAdmin:
@@ -109,6 +110,8 @@ class AsyncAdmin:
                     part.size_bytes,
                     part.problem,
                     part.elr,
+                    part.adding,
+                    part.removing,
                 )
                 for part in answer.partitions
             ],
@@ -149,6 +152,28 @@ class AsyncAdmin:
         """Increase the number of partitions of a topic to `partitions` in total."""
         await self._cluster.tell(topics.AddPartitions(topic=name, partitions=partitions), Done)
         self._cluster.invalidate(name)
+
+    async def place_replicas(
+        self, name: str, replication_factor: int | None = None, *, brokers: Sequence[int] = ()
+    ) -> None:
+        """Begin to give each partition of a topic so many replicas, or as many as now; on these brokers, or on all.
+
+        Returns before the records are copied; `wait_until_placed` waits for that.
+        """
+        request = topics.PlaceReplicas(topic=name, replication_factor=replication_factor or 0, brokers=list(brokers))
+        await self._cluster.tell(request, Done)
+        self._cluster.invalidate(name)
+
+    async def wait_until_placed(self, name: str, on_progress: Callable[[int], None] = lambda left: None) -> None:
+        """Return when no replica of a topic is being moved any more; `on_progress` gets how many partitions are left."""
+        left = -1
+        while left:
+            found = (await self.describe_topic(name)).partitions
+            left, before = sum(bool(part.adding or part.removing) for part in found), left
+            if left != before:
+                on_progress(left)
+            if left:
+                await asyncio.sleep(_LOOK_S)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets; return the new log start offset of each partition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from flymq.client.aio.admin import AsyncAdmin, Settings
 from flymq.client.descriptions import (
@@ -57,6 +57,17 @@ class Admin:
     def add_partitions(self, name: str, partitions: int) -> None:
         """Increase the number of partitions of a topic to `partitions` in total."""
         self._loop.run(self._admin.add_partitions(name, partitions))
+
+    def place_replicas(self, name: str, replication_factor: int | None = None, *, brokers: Sequence[int] = ()) -> None:
+        """Begin to give each partition of a topic so many replicas, or as many as now; on these brokers, or on all.
+
+        Returns before the records are copied; `wait_until_placed` waits for that.
+        """
+        self._loop.run(self._admin.place_replicas(name, replication_factor, brokers=brokers))
+
+    def wait_until_placed(self, name: str, on_progress: Callable[[int], None] = lambda left: None) -> None:
+        """Return when no replica of a topic is being moved any more; `on_progress` gets how many partitions are left."""
+        self._loop.run(self._admin.wait_until_placed(name, on_progress))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets; return the new log start offset of each partition."""

@@ -21,6 +21,7 @@ HANDLERS: dict[int, Handler] = {
     Opcode.ADD_PARTITIONS: topics.add_partitions,
     Opcode.DELETE_RECORDS: records.delete_records,
     Opcode.DESCRIBE_CLUSTER: topics.describe_cluster,
+    Opcode.PLACE_REPLICAS: topics.place_replicas,
     Opcode.SUBSCRIBE: groups.subscribe,
     Opcode.COMMIT: groups.commit,
     Opcode.HEARTBEAT: groups.heartbeat,

@@ -67,6 +67,8 @@ async def describe_topic(connection: NativeConnection, request: wire.DescribeTop
                 info.size,
                 info.problem,
                 info.state.elr,
+                info.state.adding,
+                info.state.removing,
             )
             for info in await topics.describe_partitions(connection.caller, topic)
         ],
@@ -82,6 +84,12 @@ async def alter_topic(connection: NativeConnection, request: wire.AlterTopic) ->
 
 async def add_partitions(connection: NativeConnection, request: wire.AddPartitions) -> Done:
     await connection.service.topics.add_partitions(connection.caller, request.topic, request.partitions)
+    return Done()
+
+
+async def place_replicas(connection: NativeConnection, request: wire.PlaceReplicas) -> Done:
+    topics = connection.service.topics
+    await topics.place(connection.caller, request.topic, request.replication_factor, request.brokers)
     return Done()
 
 

@@ -29,6 +29,7 @@ class Opcode(IntEnum):
     ADD_PARTITIONS = 0x0C
     DELETE_RECORDS = 0x0D
     DESCRIBE_CLUSTER = 0x0E
+    PLACE_REPLICAS = 0x0F
 
     SUBSCRIBE = 0x10
     COMMIT = 0x11

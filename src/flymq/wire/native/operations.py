@@ -31,6 +31,7 @@ OPERATIONS: dict[Opcode, Operation] = {
     Opcode.ADD_PARTITIONS: Operation(topics.AddPartitions, session.Done),
     Opcode.DELETE_RECORDS: Operation(records.DeleteRecords, records.DeleteRecordsAnswer),
     Opcode.DESCRIBE_CLUSTER: Operation(topics.DescribeCluster, topics.DescribeClusterAnswer),
+    Opcode.PLACE_REPLICAS: Operation(topics.PlaceReplicas, session.Done),
     Opcode.SUBSCRIBE: Operation(groups.Subscribe, groups.SubscribeAnswer),
     Opcode.COMMIT: Operation(groups.Commit, groups.CommitAnswer),
     Opcode.HEARTBEAT: Operation(groups.Heartbeat, session.Done),

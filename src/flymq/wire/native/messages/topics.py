@@ -92,6 +92,8 @@ class PartitionDescription(Part):
     size_bytes: I64 = 0
     problem: str = ""
     elr: list[I32] = []
+    adding: list[I32] = []
+    removing: list[I32] = []
 
 
 class DescribeTopicAnswer(Message):
@@ -119,6 +121,14 @@ class AddPartitions(Request):
 
     topic: str
     partitions: U32
+
+
+class PlaceReplicas(Request):
+    """Begin to move the replicas of a topic."""
+
+    topic: str
+    replication_factor: U16 = 0
+    brokers: Many[I32] = []
 
 
 class Metadata(Request):
