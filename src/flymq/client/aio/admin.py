@@ -165,7 +165,7 @@ class AsyncAdmin:
         self._cluster.invalidate(name)
 
     async def wait_until_placed(self, name: str, on_progress: Callable[[int], None] = lambda left: None) -> None:
-        """Return when no replica of a topic is being moved any more; `on_progress` gets the number of partitions left."""
+        """Return when no replica of a topic is being moved any more; `on_progress` gets the partitions left."""
         left = -1
         while left:
             found = (await self.describe_topic(name)).partitions
