@@ -21,7 +21,7 @@ from flymq.host.virtual_time import run
 from flymq.model.errors import FlyMQError, TopicExists, TopicNotFound
 from flymq.model.names import TopicPartition
 
-SEEDS = max(4, int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20")) // 4)
+SEEDS = max(4, int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20")) // 12)
 PARTITIONS = 3
 RECORDS = 60
 

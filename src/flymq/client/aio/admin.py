@@ -164,13 +164,13 @@ class AsyncAdmin:
         await self._cluster.tell(request, Done)
         self._cluster.invalidate(name)
 
-    async def wait_until_placed(self, name: str, on_progress: Callable[[int], None] = lambda left: None) -> None:
+    async def wait_until_placed(self, name: str, on_progress: Callable[[int], None] | None = None) -> None:
         """Return when no replica of a topic is being moved any more; `on_progress` gets the partitions left."""
         left = -1
         while left:
             found = (await self.describe_topic(name)).partitions
             left, before = sum(bool(part.adding or part.removing) for part in found), left
-            if left != before:
+            if left != before and on_progress is not None:
                 on_progress(left)
             if left:
                 await asyncio.sleep(_LOOK_S)

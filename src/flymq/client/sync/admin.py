@@ -65,7 +65,7 @@ class Admin:
         """
         self._loop.run(self._admin.place_replicas(name, replication_factor, brokers=brokers))
 
-    def wait_until_placed(self, name: str, on_progress: Callable[[int], None] = lambda left: None) -> None:
+    def wait_until_placed(self, name: str, on_progress: Callable[[int], None] | None = None) -> None:
         """Return when no replica of a topic is being moved any more; `on_progress` gets the partitions left."""
         self._loop.run(self._admin.wait_until_placed(name, on_progress))
 
