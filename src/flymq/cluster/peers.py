@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from flymq.client.aio.connection import Connection, connect
@@ -153,8 +154,13 @@ class Peers:
         if attempt is None:
             attempt = asyncio.get_running_loop().create_task(self._open(broker_id), name=f"connect broker {broker_id}")
             self._connecting[broker_id] = attempt
-            attempt.add_done_callback(lambda _: self._connecting.pop(broker_id, None))
+            attempt.add_done_callback(partial(self._attempted, broker_id))
         return await asyncio.shield(attempt)
+
+    def _attempted(self, broker_id: int, attempt: asyncio.Task[Connection]) -> None:
+        self._connecting.pop(broker_id, None)
+        if not attempt.cancelled():
+            attempt.exception()  # mark it as retrieved: perhaps nobody waits any more
 
     async def _open(self, broker_id: int) -> Connection:
         connection = await self.connect(broker_id)
