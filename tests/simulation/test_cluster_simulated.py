@@ -18,7 +18,7 @@ from tests.simulation.world import patiently
 
 from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.host.virtual_time import run
-from flymq.model.errors import FlyMQError, TopicExists, TopicNotFound
+from flymq.model.errors import FlyMQError, TopicExists
 from flymq.model.names import TopicPartition
 
 SEEDS = max(4, int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20")) // 12)
@@ -78,7 +78,7 @@ async def change_topics(world: ClusterWorld, client: AsyncFlyMQClient) -> None:
         with suppress(FlyMQError):
             await client.produce(name, b"x")
         await asyncio.sleep(chance.expovariate(1 / 1.0))
-        with suppress(TopicNotFound):
+        with suppress(FlyMQError):  # the answer of the metadata store may be lost
             await patiently(client.delete_topic, name)
 
 
