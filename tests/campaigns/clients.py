@@ -378,10 +378,11 @@ def read_log(address: str, topics: Sequence[str], isolation: str, give_up_s: flo
 def see_commits(address: str, groups: Sequence[str], history: History) -> None:
     """Look at what is committed. A group that has committed is known to the broker for ever."""
     with FlyMQClient(address, **SDK) as client:
-        known = {group.name for group in client.admin.list_groups()}
         for name in groups:
+            acknowledged = dict(history.commits)  # before the question: others may come before its answer
+            known = {group.name for group in client.admin.list_groups()}
             positions = client.admin.describe_group(name).positions if name in known else []
             committed = {TopicPartition(at.topic, at.partition): at.offset for at in positions}
-            for group, partition in list(history.commits):
+            for (group, partition), offset in acknowledged.items():
                 if group == name:
-                    history.see_commit(name, partition, committed.get(partition, -1))
+                    history.see_commit(name, partition, committed.get(partition, -1), at_least=offset)

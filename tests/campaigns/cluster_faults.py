@@ -255,7 +255,7 @@ class Fault:
         return self.run.__name__.replace("_", " ")
 
 
-NETWORK, STORE_NETWORK, NEEDS_ETCD = "network", "network of etcd", "etcd"
+NETWORK, NEEDS_ETCD = "network", "etcd"
 SMALL_DISK, FAILING_DISK = "small disk", "failing disk"
 FAULTS: Mapping[str, Fault] = {
     fault.run.__name__: fault
@@ -271,7 +271,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault(cut_off_from_brokers, 3, NETWORK),
         Fault(cut_what_it_sends, 3, NETWORK),
         Fault(cut_what_it_gets, 3, NETWORK),
-        Fault(cut_off_from_the_store, 3, STORE_NETWORK),
+        Fault(cut_off_from_the_store, 3, NETWORK),
         Fault(kill_a_member_of_etcd, 3, NEEDS_ETCD),
         Fault(kill_all_of_etcd, 1, NEEDS_ETCD),
         Fault(fill_the_disk, 3, SMALL_DISK),

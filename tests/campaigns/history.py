@@ -104,11 +104,10 @@ class History:
         """Note an acknowledged commit."""
         self.commits[group, partition] = max(offset, self.commits.get((group, partition), 0))
 
-    def see_commit(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """Note what the broker says is committed."""
-        known = self.commits.get((group, partition), 0)
-        if offset < known:
-            self.conflicts.append(f"commit went back: {group} had {_at(partition, known)} and now has {offset}")
+    def see_commit(self, group: str, partition: TopicPartition, offset: int, *, at_least: int) -> None:
+        """Note what the broker says is committed, after a commit of `at_least` was acknowledged."""
+        if offset < at_least:
+            self.conflicts.append(f"commit went back: {group} had {_at(partition, at_least)} and now has {offset}")
 
     # --- the verdict
 
