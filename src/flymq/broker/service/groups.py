@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from flymq.broker.coordinators.consumer_groups import Place as Place
@@ -16,10 +16,12 @@ from flymq.broker.coordinators.groups import OffsetsToCommit
 from flymq.broker.coordinators.streams_groups import StreamsPlace as StreamsPlace
 from flymq.broker.replicas.lag import UNKNOWN as UNKNOWN
 from flymq.broker.replicas.lag import Lag as Lag
-from flymq.broker.safety import Safe
+from flymq.broker.safety import Safe, wait_safe
 from flymq.broker.service.caller import Caller
+from flymq.broker.service.forwarding import Forwarding
 from flymq.broker.service.gate import Gate, Operation, Resource
-from flymq.broker.service.records import LATEST, Records
+from flymq.broker.service.leaders import Leaders
+from flymq.broker.service.records import EARLIEST, LATEST, Records
 from flymq.coordination.consumer_group import ConsumerGroup
 from flymq.coordination.consumer_group import Heartbeat as Heartbeat
 from flymq.coordination.entries import InternalTopicValue as InternalTopicValue
@@ -46,10 +48,12 @@ from flymq.coordination.subscriptions import (
 )
 from flymq.host.clock import Clock
 from flymq.model.delivery import Isolation
-from flymq.model.errors import FlyMQError, GroupNotFound
+from flymq.model.errors import FlyMQError, GroupNotFound, OffsetOutOfRange
 from flymq.model.names import TopicPartition
+from flymq.wire.native.messages.peers import LedPartition
 
 NO_OFFSET = -1
+NO_EPOCH = -1
 DEFAULT_ASSIGNOR = "range"
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -146,8 +150,18 @@ class GroupInfo:
 class Groups:
     """Operations on groups."""
 
-    def __init__(self, coordinator: GroupCoordinator, records: Records, gate: Gate, clock: Clock) -> None:
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        records: Records,
+        gate: Gate,
+        clock: Clock,
+        leaders: Leaders,
+        forwarding: Forwarding,
+    ) -> None:
         self._coordinator = coordinator
+        self._leaders = leaders
+        self._forwarding = forwarding
         self._records = records
         self._gate = gate
         self._clock = clock
@@ -301,9 +315,25 @@ class Groups:
     async def find_reset(self, caller: Caller, name: TopicPartition, at: int) -> tuple[int, int]:
         """Return offset and leader epoch of a position or timestamp; the end if there is no later record."""
         isolation = Isolation.READ_COMMITTED
+        if self._forwarding.is_elsewhere(name):
+            at_leader = await self._forwarding.find_offset(caller, name, at, isolation)
+            if at_leader is None:
+                at_leader = await self._forwarding.find_offset(caller, name, LATEST, isolation)
+            return NO_OFFSET if at_leader is None else at_leader, NO_EPOCH
         found = await self._records.find_offset(caller, name, at, isolation)
         end = self._records.find_position(caller, name, LATEST, isolation)
         return (end.offset if found is None else found.offset), end.leader_epoch
+
+    async def check_offset(self, caller: Caller, name: TopicPartition, offset: int) -> None:
+        """Raise an error unless the offset is in the log of the partition or at its end, whoever leads it."""
+        if not self._forwarding.is_elsewhere(name):
+            self._records.check_offset(caller, name, offset)
+            return
+        isolation = Isolation.READ_UNCOMMITTED
+        start_offset = await self._forwarding.find_offset(caller, name, EARLIEST, isolation)
+        end_offset = await self._forwarding.find_offset(caller, name, LATEST, isolation)
+        if not (start_offset or 0) <= offset <= (end_offset or 0):
+            raise OffsetOutOfRange(f"{name} has the offsets {start_offset} to {end_offset}")
 
     # --- administration
 
@@ -315,8 +345,16 @@ class Groups:
             for group in self._coordinator.list()
         ]
 
+    async def describe_with_lag(self, caller: Caller, group: str) -> GroupInfo:
+        """Describe a group, with the lag in all partitions, whoever leads them, once what is described is durable."""
+        found, safe = self.describe(caller, group), self._coordinator.safe(group)
+        await wait_safe(safe)
+        led = await self._leaders.describe_elsewhere(position.name for position in found.positions)
+        positions = [replace(each, lag=_lag_of(each, led.get(each.name))) for each in found.positions]
+        return replace(found, positions=positions)
+
     def describe(self, caller: Caller, group: str, *, type_: str | None = None) -> GroupInfo:
-        """Describe a group; one of another type than requested is not found."""
+        """Describe a group; one of another type than requested is not found. Lag is known where this broker leads."""
         self._check_describe(caller, group)
         found = self._coordinator.get(group)
         if type_ is not None and _type_of(found) != type_:
@@ -353,6 +391,16 @@ class Groups:
 
     def _check_describe(self, caller: Caller, group: str) -> None:
         self._gate.check(caller, Operation.DESCRIBE, Resource.GROUP, group)
+
+
+def _lag_of(position: GroupPosition, led: LedPartition | None) -> Lag:
+    """Return the lag in a partition as its leader sees it, if that is another broker."""
+    if led is None:
+        return position.lag
+    if position.committed is None:
+        return Lag(led.high_watermark)
+    records = max(0, led.high_watermark - max(position.committed.offset, led.start_offset))
+    return Lag(led.high_watermark, records, 0 if records == 0 else position.lag.ms or UNKNOWN)
 
 
 def _type_of(group: AnyGroup) -> str:

@@ -19,6 +19,7 @@ from flymq.cluster.image import Image
 from flymq.cluster.peers import Peers
 from flymq.host.clock import Clock
 from flymq.model.errors import FlyMQError
+from flymq.model.names import TopicPartition
 from flymq.wire.native.messages.peers import (
     DescribeLed,
     DescribeLedAnswer,
@@ -52,6 +53,16 @@ class Leaders:
         here = self.describe_here(by_leader.pop(self._replicas.broker_id, []))
         others = await asyncio.gather(*(self._ask_leader(leader, some) for leader, some in by_leader.items()))
         return {(bytes(each.topic_id), each.partition): each for found in (here, *others) for each in found}
+
+    async def describe_elsewhere(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, LedPartition]:
+        """Describe those of these partitions that other brokers lead, as far as they answer."""
+        wanted: dict[ReplicaId, TopicPartition] = {}
+        for name in names:
+            topic = self._image.find(name.topic)
+            states = () if topic is None else topic.partitions[name.partition :][:1]
+            if topic is not None and any(state.leader != self._replicas.broker_id for state in states):
+                wanted[topic.topic_id.bytes, name.partition] = name
+        return {wanted[replica]: each for replica, each in (await self.describe(wanted)).items()}
 
     async def _ask_leader(self, leader: int, some: list[ReplicaId]) -> list[LedPartition]:
         if self._peers is None or self._image.members.find(leader) is None:

@@ -141,8 +141,8 @@ def list_groups(connection: NativeConnection, _request: wire.ListGroups) -> wire
     )
 
 
-def describe_group(connection: NativeConnection, request: wire.DescribeGroup) -> wire.DescribeGroupAnswer:
-    group = connection.service.groups.describe(connection.caller, request.group)
+async def describe_group(connection: NativeConnection, request: wire.DescribeGroup) -> wire.DescribeGroupAnswer:
+    group = await connection.service.groups.describe_with_lag(connection.caller, request.group)
     return wire.DescribeGroupAnswer(
         group=group.name,
         state=group.state.value,
@@ -186,7 +186,7 @@ async def reset_offsets(connection: NativeConnection, request: wire.ResetOffsets
         parts.append(await _find_reset(connection, query))
         await turn.yield_if_over()
     for part in request.offsets:
-        parts.append(_check_reset(connection, part))
+        parts.append(await _check_reset(connection, part))
         await turn.yield_if_over()
     targets = {
         TopicPartition(part.topic, part.partition): NewOffset(part.offset, part.leader_epoch, part.metadata)
@@ -209,10 +209,10 @@ async def _find_reset(connection: NativeConnection, query: OffsetQuery) -> wire.
         return wire.CommittedOffset(*name, error=Failure.of(error))
 
 
-def _check_reset(connection: NativeConnection, part: wire.OffsetToCommit) -> wire.CommittedOffset:
+async def _check_reset(connection: NativeConnection, part: wire.OffsetToCommit) -> wire.CommittedOffset:
     name = TopicPartition(part.topic, part.partition)
     try:
-        connection.service.records.check_offset(connection.caller, name, part.offset)
+        await connection.service.groups.check_offset(connection.caller, name, part.offset)
         return wire.CommittedOffset(*name, part.offset, part.leader_epoch, part.metadata)
     except FlyMQError as error:
         return wire.CommittedOffset(*name, error=Failure.of(error))

@@ -26,7 +26,7 @@ async def list_groups(call: Call) -> shapes.GroupPage:
 
 async def describe_group(call: Call) -> shapes.GroupDescription:
     """Describe a group: its members, and the lag of each partition."""
-    group = call.service.groups.describe(call.caller, call.path["group"])
+    group = await call.service.groups.describe_with_lag(call.caller, call.path["group"])
     positions = [_position(position) for position in group.positions]
     return shapes.GroupDescription(
         group.name,
@@ -76,7 +76,7 @@ async def reset_group(call: Call) -> shapes.OffsetResults:
     body: shapes.GroupReset = call.body
     group, groups = call.path["group"], call.service.groups
     groups.check_empty(call.caller, group)
-    results = [_check(call, wanted) for wanted in body.offsets]
+    results = [await _check(call, wanted) for wanted in body.offsets]
     results += [await _find(call, name, body) for name in _partitions(call, body)]
     notes = {(wanted.topic, wanted.partition): wanted.metadata for wanted in body.offsets}
     targets = {
@@ -118,10 +118,12 @@ async def _find(call: Call, name: TopicPartition, body: shapes.GroupReset) -> Of
     return OffsetResult(*name, offset)
 
 
-def _check(call: Call, wanted: shapes.OffsetToSet) -> OffsetResult:
+async def _check(call: Call, wanted: shapes.OffsetToSet) -> OffsetResult:
     result = OffsetResult(wanted.topic, wanted.partition, wanted.offset)
     try:
-        call.service.records.check_offset(call.caller, TopicPartition(wanted.topic, wanted.partition), wanted.offset)
+        await call.service.groups.check_offset(
+            call.caller, TopicPartition(wanted.topic, wanted.partition), wanted.offset
+        )
     except FlyMQError as error:
         result.error = to_problem(error)
     return result
