@@ -15,7 +15,7 @@ from flymq.broker.safety import Safe
 from flymq.cluster.catalog import PartitionState
 from flymq.host.prompt_future import PromptFuture
 from flymq.model.delivery import Acks, Persistence
-from flymq.model.errors import FlyMQError, NotEnoughReplicas
+from flymq.model.errors import FlyMQError, NotEnoughReplicas, NotEnoughReplicasAfterAppend
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import PartitionLog
 from flymq.storage.flusher import Flusher
@@ -108,6 +108,9 @@ class Replication:
         if self._needs_disk and isinstance(self._log, Log) and self._log.durable_offset < self._log.end_offset:
             self._flush(self._log.end_offset)
         self.advance()
+        if len(state.isr) < self._min_isr:
+            count = f"{len(state.isr)} of {self._min_isr} in-sync replicas"
+            self.end(NotEnoughReplicasAfterAppend(f"{self._name} was left with {count}; the records may be kept"))
 
     def advance(self) -> None:
         """Move the high watermark, and acknowledge what it has passed."""
@@ -122,7 +125,7 @@ class Replication:
         self._on_advance()
 
     def end(self, error: FlyMQError) -> None:
-        """This broker does not lead any more: whether these records are committed is not known here."""
+        """Whether the records that wait are ever committed is not known here."""
         waiting, self._unacknowledged = self._unacknowledged, deque()
         for _, future in waiting:
             future.set_exception(error)

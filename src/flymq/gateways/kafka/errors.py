@@ -26,6 +26,7 @@ class ErrorCode(IntEnum):
     NOT_COORDINATOR = 16
     INVALID_TOPIC = 17
     NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
@@ -119,6 +120,7 @@ CODES: dict[type[FlyMQError], ErrorCode] = {
     errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.RecordNotFound: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     errors.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,

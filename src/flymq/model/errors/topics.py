@@ -96,6 +96,12 @@ class NotEnoughReplicas(FlyMQError):
     hint = "Restart the missing brokers, or lower the topic's `min.insync.replicas`."
 
 
+class NotEnoughReplicasAfterAppend(NotEnoughReplicas):
+    """The records are in the leader's log, but too few replicas were left in sync to commit them."""
+
+    code = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+
+
 class InvalidReplicaAssignment(FlyMQError):
     """Replicas cannot be on these brokers."""
 

@@ -14,7 +14,7 @@ from flymq.broker.safety import Safe
 from flymq.cluster.catalog import PartitionState
 from flymq.host.clock import ManualClock
 from flymq.model.delivery import Acks
-from flymq.model.errors import NotEnoughReplicas, NotLeader, OffsetNotAvailable
+from flymq.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeader, OffsetNotAvailable
 from flymq.storage.flusher import Flusher
 
 IN_SYNC = PartitionState(1, 4, [1, 2, 3], [1, 2, 3])
@@ -200,3 +200,15 @@ async def test_a_follower_gives_consumers_what_it_knows_to_be_committed_and_noth
     follower.is_rewritten = True
     with pytest.raises(NotLeader, match="truncated"):
         read(0)
+
+
+async def test_records_that_too_few_replicas_are_left_for_are_told_so() -> None:
+    leader = Leader(min_isr=2)
+    safe = leader.append()
+    assert safe is not None
+    leader.store_has(1)
+    with pytest.raises(NotEnoughReplicasAfterAppend):
+        await safe
+    with pytest.raises(NotEnoughReplicas):
+        leader.append()
+    await leader.tasks.close()
