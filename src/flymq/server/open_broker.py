@@ -344,7 +344,7 @@ def _service(  # noqa: PLR0913  # called once
     forwarding = Forwarding(config.broker.id, image, gate, accounts, at.tasks, None if peers is None else peers.connect)
     at.undo.callback(forwarding.close)
     group_service = GroupService(groups, records, gate, clock, leaders, forwarding)
-    members = Members(records, group_service, at.tasks)
+    members = Members(records, group_service, at.tasks, forwarding)
 
     def forget_deleted(change: TopicChange) -> None:
         if change.after is None:

@@ -7,7 +7,8 @@ hold up neither writes nor what brokers tell each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -27,6 +28,8 @@ from flymq.storage.memory_log import MemorySlice
 from flymq.wire.native.codec import error_of
 from flymq.wire.native.messages import records as wire
 from flymq.wire.native.messages.fields import Failure, Message
+
+logger = logging.getLogger(__name__)
 
 Connect = Callable[[int], Awaitable[Connection]]
 """Opens a connection to a broker, on which this one is known as a peer."""
@@ -135,6 +138,43 @@ class Forwarding:
             if read.slice is not None or loop.time() >= ends_s:
                 return Fetched([read])
 
+    async def read_many(
+        self,
+        caller: Caller,
+        positions: Mapping[TopicPartition, int],
+        isolation: Isolation,
+        *,
+        bytes_max: int,
+        wait_ms: int,
+    ) -> list[PartitionRead]:
+        """Read several partitions, with one request to each of their leaders. Those that have no leader now, or none
+        that answers, are left out: who reads them asks again."""
+        by_leader: dict[int, list[wire.FetchPartition]] = {}
+        for name, offset in positions.items():
+            self._gate.check_read(caller, name.topic)
+            leader = self._image.state(name).leader
+            if leader != self._broker_id and self._image.members.find(leader) is not None:
+                by_leader.setdefault(leader, []).append(wire.FetchPartition(*name, offset, bytes_max))
+
+        async def ask(leader: int, partitions: list[wire.FetchPartition]) -> list[PartitionRead]:
+            request = wire.Fetch(
+                partitions=partitions,
+                max_bytes=bytes_max,
+                max_wait_ms=min(wait_ms, _WAIT_MS_MAX),
+                isolation=isolation,
+            )
+            try:
+                answer = await self._send(leader, _READS, request, wire.FetchAnswer)
+            except FlyMQError as error:
+                logger.info("broker %d gives no records: %s", leader, error.message)
+                return []
+            return [_part_of(TopicPartition(part.topic, part.partition), part) for part in answer.partitions]
+
+        found = await asyncio.gather(*(ask(leader, some) for leader, some in by_leader.items()))
+        return [
+            read for reads in found for read in reads if not isinstance(read.error, (NotLeader, UnknownLeaderEpoch))
+        ]
+
     async def find_offset(self, caller: Caller, name: TopicPartition, at: int, isolation: Isolation) -> int | None:
         """Return the offset at a position or timestamp; None if there is no later record."""
         self._gate.check(caller, Operation.DESCRIBE, Resource.TOPIC, name.topic)
@@ -202,6 +242,10 @@ def _read_of(name: TopicPartition, answer: wire.FetchAnswer) -> PartitionRead:
         return PartitionRead(name)
     [part] = answer.partitions
     _check(part.error)
+    return _part_of(name, part)
+
+
+def _part_of(name: TopicPartition, part: wire.FetchedPartition) -> PartitionRead:
     return PartitionRead(
         name,
         MemorySlice(bytes(part.batches), 0) if len(part.batches) else None,
@@ -209,6 +253,7 @@ def _read_of(name: TopicPartition, answer: wire.FetchAnswer) -> PartitionRead:
         part.last_stable_offset,
         part.log_start_offset,
         part.aborted,
+        None if part.error is None else error_of(part.error),
     )
 
 

@@ -9,7 +9,7 @@ group like any other member.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
@@ -18,6 +18,7 @@ from flymq.broker.replicas.fetching import FetchFrom, FetchQuery, PendingFetch
 from flymq.broker.replicas.partition import PartitionRead, View
 from flymq.broker.safety import Safe, wait_safe
 from flymq.broker.service.caller import Caller
+from flymq.broker.service.forwarding import Forwarding
 from flymq.broker.service.groups import Committer, Groups, NewOffset, OffsetValue, WantedMember
 from flymq.broker.service.records import EARLIEST, Fetched, Records
 from flymq.host.tasks import Tasks
@@ -37,6 +38,8 @@ from flymq.record.reading import end_offset
 from flymq.record.record import Record
 
 MEMBERS_MAX = 1_000
+_ELSEWHERE_S = 0.1
+"""How long a leader elsewhere is waited for, while others may have records, too."""
 
 
 @dataclass(slots=True)
@@ -209,18 +212,18 @@ class Member(Reader):
         committed, safe = groups.committed(self.caller, self.group)
         starts = {name: committed.get(name) for name in assignment}
         await wait_safe(safe)
-        self.positions = {name: self._start(name, start) for name, start in starts.items()}
+        self.positions = {name: await self._start(name, start) for name, start in starts.items()}
 
-    def _start(self, name: TopicPartition, committed: OffsetValue | None) -> int:
+    async def _start(self, name: TopicPartition, committed: OffsetValue | None) -> int:
         """Return the positions: its own in partitions it keeps, else the committed offset of the group."""
         if name in self.positions:
             return self.positions[name]
         if committed is not None:
             with suppress(OffsetOutOfRange):
-                self._records.check_offset(self.caller, name, committed.offset)
+                await self._members.groups.check_offset(self.caller, name, committed.offset)
                 return committed.offset
-        self.start_at(name, self.wanted.reset)
-        return self.positions[name]
+        offset, _ = await self._members.groups.find_reset(self.caller, name, self.wanted.reset)
+        return offset
 
     def heartbeat(self) -> None:
         """Send a heartbeat. If the group rebalances, the member rejoins by itself."""
@@ -255,6 +258,8 @@ class Member(Reader):
             if not self.positions:
                 await asyncio.wait([interrupted], timeout=wait_s)
                 return Fetched([])
+            if elsewhere := [name for name in self.positions if self._members.forwarding.is_elsewhere(name)]:
+                return await self._read_everywhere(elsewhere, bytes_max, min(wait_s, _ELSEWHERE_S))
             reading = self._records.fetch_uncounted(self.caller, self._query(bytes_max, ceil(wait_s * 1000)))
             if isinstance(reading, Fetched):
                 return reading
@@ -262,6 +267,23 @@ class Member(Reader):
             return await reading
         finally:
             interrupted.cancel()
+
+    async def _read_everywhere(self, elsewhere: Collection[TopicPartition], bytes_max: int, wait_s: float) -> Fetched:
+        """Read batches here and from other leaders, which are asked again and again: nobody tells when one has some."""
+        here = self._query(bytes_max, wait_ms=0)
+        here.partitions = [part for part in here.partitions if part.name not in elsewhere]
+        reading = self._records.fetch_uncounted(self.caller, here) if here.partitions else Fetched([])
+        reads = (reading if isinstance(reading, Fetched) else await reading).reads
+        has_some = any(read.slice is not None for read in reads)
+        order = {name: at for at, name in enumerate(self.positions)}
+        others = await self._members.forwarding.read_many(
+            self.caller,
+            {name: self.positions[name] for name in elsewhere},
+            self.isolation,
+            bytes_max=bytes_max,
+            wait_ms=0 if has_some else ceil(wait_s * 1000),
+        )
+        return Fetched(sorted([*reads, *others], key=lambda read: order[read.name]))
 
     def commit(self, offsets: Mapping[TopicPartition, NewOffset]) -> tuple[dict[TopicPartition, FlyMQError], Safe]:
         try:
@@ -283,6 +305,7 @@ class Members:
     records: Records
     groups: Groups
     tasks: Tasks
+    forwarding: Forwarding
     _members: dict[tuple[str, str], Member] = field(default_factory=dict)
 
     def __len__(self) -> int:
