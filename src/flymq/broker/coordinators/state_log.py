@@ -338,5 +338,8 @@ class Leadership(Generic[T]):
                 partition.log.go_offline(error)
                 logger.error("%s cannot be loaded: %s. %s", partition.name, error.message, error.hint)
                 continue
+            except FlyMQError as error:  # another broker leads, and the log was truncated meanwhile
+                logger.warning("%s-%d was not loaded: %s", self._log.topic, number, error.message)
+                continue
             if table is not None:
                 await self._loaded(number, table)

@@ -21,6 +21,7 @@ from flymq.model.errors import (
     FlyMQError,
     FsyncFailed,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeader,
     StorageError,
 )
@@ -100,7 +101,7 @@ class TransactionEnds:
                 error: FlyMQError = left.error
             except (FsyncFailed, NotCoordinator):
                 raise
-            except (StorageError, NotLeader) as failed:
+            except (StorageError, NotLeader, NotEnoughReplicas) as failed:
                 error = failed
             if isinstance(error, CoordinatorEpochFenced):
                 logger.warning("the transaction %r is left to a later coordinator: %s", name, error.message)

@@ -66,6 +66,7 @@ from flymq.model.errors import (
     InvalidTransactionState,
     InvalidTransactionTimeout,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeader,
     StorageError,
     TransactionInProgress,
@@ -256,7 +257,7 @@ class Transactions:
         `holds`: in a cluster, what `confirm` has returned for the first batch to a partition.
         """
         producer = producer_of(batches)
-        if partition.replication is not None and acks is Acks.LEADER:
+        if self._others is not None and acks is Acks.LEADER:
             acks = Acks.ALL  # nobody else waits for it before the transaction is committed
         if self._others is not None:
             if joining is Joining.ANNOUNCED:
@@ -534,7 +535,7 @@ class Transactions:
             if value.state is TransactionState.ONGOING:
                 try:
                     await self._abort_as_broker(name, value)
-                except StorageError as error:  # the disk is full, say
+                except (StorageError, NotEnoughReplicas) as error:  # the disk is full, say
                     self._failures.failed(name, error)
                     self._watch(name, round(_RETRY_S * 1000))
                     return

@@ -29,6 +29,8 @@ from flymq.model.errors import (
     ConnectionLost,
     FlyMQError,
     InternalError,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
     OutOfOrderSequence,
     RequestTimedOut,
     StorageError,
@@ -55,6 +57,8 @@ _AMBIGUOUS = (
     InternalError,
     UnknownBrokerError,
     UnknownRetriableError,
+    NotLeader,  # also that a broker lost the leadership while the batch waited for its followers
+    NotEnoughReplicasAfterAppend,
 )
 """Errors after which the batch may have been written."""
 _NEEDS_NEW_IDENTITY = (OutOfOrderSequence, UnknownProducer)
