@@ -62,3 +62,21 @@ def test_a_broker_refuses_the_directory_of_another_one(cluster: Brokers) -> None
     assert refused.returncode == 1
     assert "belongs to broker 3 of the cluster" in refused.stderr
     assert "Give this broker its own --data-dir" in refused.stderr
+
+
+def test_an_emptied_directory_of_the_last_replica_in_sync_does_not_empty_the_others(cluster: Brokers) -> None:
+    with FlyMQClient(cluster.addresses, acks="all") as client:
+        client.create_topic("kept", partitions=1, replication_factor=2)
+        client.produce("kept", b"tea")
+        leader = cluster.leader_of("kept")
+        other = next(number for number in cluster.topic("kept").partitions[0].replicas if number != leader)
+        cluster[other].kill()
+        cluster.until_in_sync("kept", replicas=1)
+        client.produce("kept", b"coffee")
+        cluster[leader].kill()
+        shutil.rmtree(cluster[leader].data_dir)
+        cluster[other].start()
+        cluster.store.until(lambda image: image.members.find(leader) is None, "its registration has ended")
+        cluster[leader].start()
+        cluster.store.until(lambda image: len(image.members.live) == 3, "all brokers are back")
+        assert cluster.leader_of("kept") == -1, "only an unclean election, which somebody asks for, lets the other lead"

@@ -82,6 +82,7 @@ class Admin:
         self._creating: dict[str, asyncio.Future[Topic]] = {}
         self._defaults = defaults
         replicas.on_removed = self._removed
+        replicas.on_moved = notes.moved
 
     @property
     def defaults(self) -> TopicDefaults:
@@ -180,8 +181,9 @@ class Admin:
             await self._replicas.settled(spec.topic_id)
             self._replicas.check_opened(self._image.get(name))
         except StorageError:
-            await self._delete(name, spec)  # a topic that cannot be opened was not created
-            raise
+            if self._replicas.replicator is None:  # else others may have it, and have acknowledged records
+                await self._delete(name, spec)  # a topic that cannot be opened was not created
+                raise
         await self._note(name)
         topic = self._image.get(name)
         level = logging.DEBUG if topic.is_internal else logging.INFO
@@ -271,9 +273,10 @@ class Admin:
             await self._replicas.settled(spec.topic_id)
             self._replicas.check_opened(self._image.get(name), first=old.partitions)
         except StorageError:
-            # Partitions that cannot be opened were not added.
-            await self._image.until(await self._catalog.replace(name, spec, old))
-            raise
+            if self._replicas.replicator is None:  # else others may have them
+                # Partitions that cannot be opened were not added.
+                await self._image.until(await self._catalog.replace(name, spec, old))
+                raise
         await self._note(name)
         logger.info("increased the partitions of the topic %s from %d to %d", name, old.partitions, partitions)
 

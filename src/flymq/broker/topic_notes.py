@@ -61,6 +61,10 @@ class TopicNotes:
             await self._catalog.mark_made(new)
             self._directory.made.update(new)
 
+    async def moved(self, topic_id: UUID) -> None:
+        """Note that partitions of a topic are here no more: if they come back, they are new."""
+        await self._catalog.mark_made({topic_id: self._directory.made.get(topic_id, ())})
+
     def _write_notes(self, topics: list[Topic]) -> None:
         for topic in topics:
             spec = topic.spec

@@ -25,7 +25,7 @@ from flymq.cluster.plan import StateChange
 from flymq.cluster.term import Term
 from flymq.host.tasks import Tasks
 from flymq.metadata.store import Delete, MetadataStore, Put, Session, created_at, is_absent
-from flymq.model.errors import IndeterminateResult, MetadataUnavailable, SessionEnded
+from flymq.model.errors import MetadataError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Controller:
                     finally:
                         self._term = None
                         await session.close()
-                except (MetadataUnavailable, IndeterminateResult, SessionEnded) as error:
+                except (MetadataError, StorageError) as error:
                     logger.warning("the election of the controller is interrupted: %s", error.message)
                     await asyncio.sleep(_RETRY_S)
         finally:

@@ -37,6 +37,7 @@ from flymq.model.errors import (
     FlyMQError,
     IndeterminateResult,
     InvalidSetting,
+    MetadataUnavailable,
     PartitionNotFound,
     RevisionCompacted,
     TopicIdNotFound,
@@ -221,12 +222,21 @@ class Image:
                                 await self._apply(batch)
                     return
                 except RevisionCompacted:
-                    await self.load()
+                    await self._load_patiently()
         finally:
             self._has_ended = True
             for _, future in self._waiting:
                 if not future.done():
                     future.set_exception(_nothing_arrives())
+
+    async def _load_patiently(self) -> None:
+        while True:
+            try:
+                await self.load()
+                return
+            except (MetadataUnavailable, IndeterminateResult) as error:
+                logger.warning("the metadata cannot be read again now, retrying: %s", error.message)
+                await asyncio.sleep(_PATIENCE_S)
 
     async def until(self, revision: int) -> None:
         """Return when the image has reached this revision."""
@@ -343,9 +353,13 @@ class Image:
             return None
         states = self._states.get(spec.topic_id, {})
         if missing := [number for number in range(spec.partitions) if number not in states]:
-            # Partitions are written before their topic, so somebody else has changed the store.
-            logger.error("the topic %s is not served: the metadata lacks its partitions %s", name, missing)
-            return None
+            # Partitions are written before their topic, so somebody else has changed the store. Not a deletion: that
+            # would remove the records.
+            known = self._topics.get(name)
+            is_known = known is not None and known.topic_id == spec.topic_id
+            how = "is served as it was" if is_known else "is not served"
+            logger.error("the topic %s %s: the metadata lacks its partitions %s", name, how, missing)
+            return known if is_known else None
         partitions = tuple(states[number] for number in range(spec.partitions))
         return Topic(name, spec, self._config_of(name, spec), partitions)
 

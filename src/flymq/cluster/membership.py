@@ -17,7 +17,7 @@ from flymq.cluster.image import Image
 from flymq.cluster.plan import Roster, plan_partition
 from flymq.host.time_slices import TimeSlice
 from flymq.metadata.store import Delete, Get, MetadataStore, Put, Session, created_at, is_absent
-from flymq.model.errors import BrokerIdInUse, IndeterminateResult, MetadataUnavailable, SessionEnded
+from flymq.model.errors import BrokerIdInUse, MetadataError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Membership:
                     return  # its port is closed, so it was fenced: that is all right
                 else:
                     await self._register_again()
-            except (MetadataUnavailable, IndeterminateResult, SessionEnded, BrokerIdInUse) as error:
+            except (MetadataError, StorageError) as error:
                 logger.warning("registering this broker failed: %s", error.message)
                 await asyncio.sleep(_RETRY_S)
 

@@ -19,7 +19,7 @@ from flymq.cluster.plan import Roster, StateChange, plan_partition, plan_preferr
 from flymq.cluster.state_changes import write_changes
 from flymq.host.time_slices import TimeSlice
 from flymq.metadata.store import TXN_OPS_MAX, Compare, MetadataStore, Put, Session, created_at
-from flymq.model.errors import IndeterminateResult, MetadataUnavailable
+from flymq.model.errors import MetadataError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Term:
             try:
                 if await self._do_something():
                     continue
-            except (MetadataUnavailable, IndeterminateResult) as error:
+            except (MetadataError, StorageError) as error:
                 # Whatever was done is in the store, and looked at again.
                 logger.warning("the controller's work is interrupted: %s", error.message)
                 await asyncio.sleep(_RETRY_S)

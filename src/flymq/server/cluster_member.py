@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 from dataclasses import dataclass
+from uuid import UUID
 
 from flymq.broker.replicas.in_sync import InSync
 from flymq.broker.replicas.partition import Partition
@@ -69,6 +70,7 @@ class ClusterMember:
         self._membership: Membership | None = None
         self._noting = asyncio.Lock()
         self.directory = Directory("", Kept.NOTHING)
+        self._emptied: set[tuple[UUID, int]] = set()
         self.was_admitted = False
         """Whether the cluster knows of this start: also that it came after a crash."""
         self.peers = Peers(broker_id, image, host, self._credentials, _peer_tls(config.tls))
@@ -116,7 +118,9 @@ class ClusterMember:
         ttl_s = self._config.cluster.session_timeout_ms // 1000
         membership = Membership(self._store, self._image, self._broker_id, registration, ttl_s=ttl_s)
         self._membership = membership
-        membership.set_failed(self._replicas.failed())
+        if self.directory.kept is Kept.NOTHING:
+            self._emptied = self._only_here()
+        membership.set_failed(self._failed())
         membership.on_registered = self._registered
         await membership.register()
         self._replicas.is_in_touch = lambda: membership.is_valid
@@ -145,7 +149,24 @@ class ClusterMember:
         """Let other replicas lead the partitions whose logs have failed here."""
         while True:
             await asyncio.sleep(_LOOK_FOR_FAILED_S)
-            membership.set_failed(self._replicas.failed())
+            membership.set_failed(self._failed())
+
+    def _failed(self) -> list[tuple[UUID, int]]:
+        if self._emptied:
+            self._emptied &= self._only_here()  # until another replica was elected, by request
+        return [*self._replicas.failed(), *self._emptied]
+
+    def _only_here(self) -> set[tuple[UUID, int]]:
+        """Return the partitions of which only the replica here is in sync, and others exist.
+
+        If it is gone with the data directory, an empty log must not replace what the others have.
+        """
+        return {
+            (topic.topic_id, number)
+            for topic in self._image
+            for number, state in enumerate(topic.partitions)
+            if state.isr == [self._broker_id] and len(state.replicas) > 1
+        }
 
     async def _until_admitted(self) -> None:
         changed = asyncio.Event()

@@ -131,10 +131,11 @@ class Following:
         return bool(self._failed)
 
     def try_failed_again(self) -> None:
-        for replica in self._failed:
-            self._sent.pop(replica, None)
-        self._changed.update(self._failed)
-        self._failed.clear()
+        failed, self._failed = self._failed, {}
+        for replica in failed:
+            if replica not in self._held:  # else it is sent when it is released
+                self._sent.pop(replica, None)
+                self.note_change(replica)
 
     def ask(self) -> Question:
         """Return what has changed since the last question, as much as fits into one."""
@@ -176,6 +177,8 @@ class Following:
         self._failed[replica] = None
 
     def _take(self, partition: Partition, answer: Answer, taken: Taken) -> None:
+        if partition.is_rewritten:
+            return
         if (rewrite := _rewrite(partition, answer)) is not None:
             del self._sent[answer.replica]
             self.hold(answer.replica)

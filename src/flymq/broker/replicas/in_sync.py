@@ -21,7 +21,7 @@ from flymq.cluster.image import Image
 from flymq.host.clock import Clock
 from flymq.host.time_slices import TimeSlice
 from flymq.metadata.store import Compare, created_at
-from flymq.model.errors import IndeterminateResult, MetadataUnavailable
+from flymq.model.errors import IndeterminateResult, MetadataError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -135,28 +135,33 @@ class InSync:
         before, number = replication.state, partition.name.partition
         try:
             result = await self._catalog.change_state(topic_id, number, before, after, only_if)
-            await self._image.until(result.revision)
-        except MetadataUnavailable:  # nothing was changed
+        except IndeterminateResult:
+            await self._find_out(partition, replication)
+            return
+        except (MetadataError, StorageError):  # nothing was changed
             replication.followers.set_isr(before.isr)
             return
-        except IndeterminateResult:
-            await self._find_out(partition, replication, before)
-            return
+        await self._reach(partition, replication, result.revision)
         if result.succeeded:
             self.shrinks += bool(set(before.isr).difference(after.isr))
             self.expands += bool(set(after.isr).difference(before.isr))
             logger.info("%s: in sync are now %s", partition.name, after.isr)
-        elif replication.state == before:  # refused because a broker was restarted: decide again
-            replication.followers.set_isr(before.isr)
 
-    async def _find_out(self, partition: Partition, replication: Replication, before: PartitionState) -> None:
+    async def _find_out(self, partition: Partition, replication: Replication) -> None:
         """The answer was lost: read until the store tells which of both states it has."""
-        while partition.replication is replication and replication.state == before:
+        while partition.replication is replication:
             try:
-                revision = await self._catalog.revision()
-                await self._image.until(revision)
-                if replication.state == before:
-                    replication.followers.set_isr(before.isr)
+                await self._reach(partition, replication, await self._catalog.revision())
                 return
-            except (MetadataUnavailable, IndeterminateResult):
+            except (MetadataError, StorageError):
+                await asyncio.sleep(_RETRY_S)
+
+    async def _reach(self, partition: Partition, replication: Replication, revision: int) -> None:
+        """Wait until the image has this revision, however long it takes. Only then the proposal is decided."""
+        while partition.replication is replication:
+            try:
+                await self._image.until(revision)
+                replication.followers.set_isr(replication.state.isr)
+                return
+            except (MetadataError, StorageError):
                 await asyncio.sleep(_RETRY_S)

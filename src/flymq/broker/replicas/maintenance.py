@@ -68,9 +68,10 @@ class Maintenance:
         async with partition.upkeep:
             compactor.roll_late(log, now_ms)
             await run_steps(self._threads, log.load_times())
-            if compactor.needs_checkpoint(log, now_ms):
+            committed = partition.high_watermark
+            if compactor.needs_checkpoint(log, now_ms, committed=committed):
                 await self._flusher.checkpoint(log)
-            plan = compactor.plan(log, now_ms)
+            plan = compactor.plan(log, now_ms, committed=committed)
         if plan is None:
             return
         result = await self._threads.run(plan.run)

@@ -191,6 +191,10 @@ class Partition:
             self._seen_high_watermark = known
             self.wake()  # consumers that read from this follower
 
+    def rewritten(self) -> None:
+        """The log was truncated, or begins anew: what is gone is not committed."""
+        self._seen_high_watermark = min(self._seen_high_watermark, self.log.end_offset)
+
     @property
     def leads(self) -> bool:
         return self.role is Role.LEADER

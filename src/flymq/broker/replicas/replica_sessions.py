@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from flymq.broker.replicas.partition import Partition, Slice
@@ -25,6 +26,9 @@ from flymq.host.prompt_future import PromptFuture
 from flymq.model.errors import FlyMQError, NotLeader, OffsetOutOfRange
 
 NO_EPOCH = -1
+
+_READS_MAX = 1_000
+"""In one answer, so that others are served in between."""
 
 ReplicaId = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -204,7 +208,7 @@ class ReplicaSession:
         reads = {read.replica: read for read in told}
         reads |= self._failed
         self._failed = {}
-        for replica in list(self._ready):
+        for replica in list(islice(self._ready, _READS_MAX)):
             if bytes_max <= 0:
                 break
             followed = self._followed[replica]

@@ -26,7 +26,15 @@ from flymq.cluster.image import Image, Topic, TopicChange
 from flymq.host.clock import Clock
 from flymq.host.tasks import Steps, Tasks, Threads, run_steps
 from flymq.host.time_slices import TimeSlice
-from flymq.model.errors import FlyMQError, FsyncFailed, NotLeader, PartitionOffline, ResourcesExhausted, StorageError
+from flymq.model.errors import (
+    FlyMQError,
+    FsyncFailed,
+    NotLeader,
+    PartitionOffline,
+    ResourcesExhausted,
+    StorageError,
+    TopicNotFound,
+)
 from flymq.model.names import TopicPartition
 from flymq.storage.data_directory import DataDirectory, PartitionLog
 from flymq.storage.flusher import Flusher
@@ -76,6 +84,8 @@ class Replicas:
         """Whether this broker is certain that the cluster counts on it."""
         self.on_removed: Callable[[UUID], Awaitable[None]] = _nothing
         """Called when the files of a deleted topic are gone from this broker."""
+        self.on_moved: Callable[[UUID], Awaitable[None]] = _nothing
+        """Called when the files of partitions that other brokers have now are gone from this one."""
         self._may_lead = True
         self.fetches = Fetches(self.get)
         self.topic_watchers: list[Callable[[str], None]] = []
@@ -427,6 +437,7 @@ class Replicas:
                 )
             except FlyMQError as error:
                 logger.error("cannot remove the files of %s, which other brokers have now: %s", partition.name, error)
+        await self.on_moved(topic.topic_id)
 
     def _remove(self, topic: Topic) -> None:
         """Close a deleted topic and remove its files; waiting readers get an error."""
@@ -436,6 +447,8 @@ class Replicas:
             del self._partitions[partition.name]
         for number, partition in partitions.items():
             self._stop_copying(topic.topic_id, number)
+            if partition.replication is not None:
+                partition.replication.end(TopicNotFound(f"the topic {topic.name!r} was deleted"))
             partition.wake()
         self._tell_topic(topic.name)
         for partition in partitions.values():

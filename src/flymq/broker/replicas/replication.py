@@ -101,10 +101,14 @@ class Replication:
             self._on_caught_up()
 
     def changed(self, state: PartitionState, now_s: float) -> None:
-        """The metadata store has another state, of the same leader epoch."""
-        self.state = state
-        self.followers.set_replicas(state.replicas, now_s)
-        self.followers.set_isr(state.isr)
+        """The metadata store has a state of the same leader epoch; or the settings of the topic have changed.
+
+        A change of another partition of the topic is none of this one, and does not end its proposal.
+        """
+        if state != self.state:
+            self.state = state
+            self.followers.set_replicas(state.replicas, now_s)
+            self.followers.set_isr(state.isr)
         if self._needs_disk and isinstance(self._log, Log) and self._log.durable_offset < self._log.end_offset:
             self._flush(self._log.end_offset)
         self.advance()

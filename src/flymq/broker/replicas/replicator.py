@@ -169,6 +169,7 @@ class Replicator:
                     if isinstance(partition.log, Log):
                         await self._flusher.flush(partition.log)
                     await self._threads.run(rewrite.run)
+                    partition.rewritten()
         except StorageError as error:
             logger.error("%s cannot be copied any more: %s", partition.name, error.message)
             self.stop(rewrite.replica)

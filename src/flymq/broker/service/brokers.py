@@ -29,6 +29,10 @@ class OtherBrokers:
         """Accept a connection of another broker; return the session in which it copies partitions."""
         broker = self._image.members.find(broker_id)
         is_known = broker is not None and broker.epoch == epoch
-        if broker is None or not is_known or not hmac.compare_digest(broker.registration.secret, secret):
+        if (
+            broker is None
+            or not is_known
+            or not hmac.compare_digest(broker.registration.secret.encode(), secret.encode())
+        ):
             raise NotAPeer(f"broker {broker_id} with the epoch {epoch} is not known to this broker")
         return ReplicaSession(broker_id, epoch, self._replicas.get_by_id, self._clock)

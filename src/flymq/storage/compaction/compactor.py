@@ -235,9 +235,9 @@ def roll_late(log: Log, now_ms: int) -> None:
         log.roll()
 
 
-def needs_checkpoint(log: Log, now_ms: int) -> bool:
+def needs_checkpoint(log: Log, now_ms: int, *, committed: int | None = None) -> bool:
     """Whether compaction is due, but waits for a checkpoint: what is not durable is not compacted."""
-    due = _due(log, now_ms, log.end_offset)
+    due = _due(log, now_ms, log.end_offset if committed is None else committed)
     return bool(due) and due[-1].next_offset > log.recovery_offset
 
 
@@ -273,9 +273,12 @@ def _is_late(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
     return now_ms - oldest_ms >= config.max_compaction_lag_ms
 
 
-def plan(log: Log, now_ms: int) -> CompactionPlan | None:
-    """Return what to compact; None when too little has changed since the last time."""
-    chosen = _due(log, now_ms, log.recovery_offset)
+def plan(log: Log, now_ms: int, *, committed: int | None = None) -> CompactionPlan | None:
+    """Return what to compact; None when too little has changed since the last time.
+
+    What is not `committed` may be truncated, so it must not replace what is.
+    """
+    chosen = _due(log, now_ms, log.recovery_offset if committed is None else min(log.recovery_offset, committed))
     if not chosen:
         return None
     aborted: dict[int, list[tuple[int, int]]] = {}

@@ -282,3 +282,15 @@ async def test_a_partition_that_is_held_is_not_asked_for_until_it_is_released(br
     assert not follower.following.has_changes
     follower.following.release((TOPIC_ID, 0))
     assert len(follower.following.ask().positions) == 1
+
+
+async def test_a_partition_that_was_refused_before_is_not_asked_for_while_it_is_held(brokers: list[Broker]) -> None:
+    leader, follower, _ = brokers
+    leader.lead(5, [1])
+    follower.follow(4)
+    copying = Copying(leader, follower)
+    await copying.exchange()
+    assert follower.following.has_failed
+    follower.following.hold((TOPIC_ID, 0))
+    follower.following.try_failed_again()
+    assert not follower.following.has_changes

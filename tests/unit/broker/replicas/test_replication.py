@@ -212,3 +212,32 @@ async def test_records_that_too_few_replicas_are_left_for_are_told_so() -> None:
     with pytest.raises(NotEnoughReplicas):
         leader.append()
     await leader.tasks.close()
+
+
+async def test_a_change_of_another_partition_does_not_end_a_proposal() -> None:
+    state = PartitionState(1, 4, [1, 2, 3], [1, 2])
+    leader = Leader(state=state)
+    leader.replication.followers.propose([1, 2, 3])
+    safe = leader.append()
+    leader.fetched(2, 1)
+    leader.replication.changed(state, 0.0)
+    assert safe is not None and not safe.done(), "3 may be in sync already, and does not have it"
+    leader.fetched(3, 1)
+    await safe
+    await leader.tasks.close()
+
+
+async def test_what_was_truncated_is_not_committed() -> None:
+    leader = Leader()
+    leader.append()
+    leader.fetched(2, 1)
+    leader.fetched(3, 1)
+    assert leader.partition.high_watermark == 1
+    leader.partition.follow(5)
+    leader.log.truncate(0)
+    leader.partition.rewritten()
+    leader.partition.lead(6, PartitionState(1, 6, [1, 2, 3], [1, 2, 3]))
+    assert leader.partition.high_watermark == 0
+    safe = leader.append()
+    assert safe is not None and not safe.done()
+    await leader.tasks.close()
