@@ -13,11 +13,13 @@ from tests.unit.broker.world import World
 from flymq.broker.broker import Broker
 from flymq.broker.coordinators.groups import Committer
 from flymq.broker.safety import wait_safe
+from flymq.cluster.catalog import Catalog, PartitionState, partition_key
 from flymq.coordination.entries import OffsetValue
 from flymq.host import time_slices
 from flymq.host.virtual_time import run
+from flymq.metadata.store import Delete
 from flymq.model.delivery import Acks
-from flymq.model.errors import DiskFull, InvalidTopicName, StorageError
+from flymq.model.errors import DiskFull, InvalidTopicName, StorageError, TopicNotFound
 from flymq.model.names import TopicPartition
 from flymq.model.topic_config import TopicConfig
 from flymq.record.batch import encode_batch
@@ -153,3 +155,33 @@ def test_names_that_differ_in_dots_and_underscores_alone_collide(first: str, sec
         await node.admin.create(second)
 
     in_world(scenario, auto_create=True)
+
+
+def test_records_that_wait_for_followers_are_told_that_their_topic_was_deleted() -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 1)
+        topic = node.image.get("orders")
+        before = topic.partitions[0]
+        after = PartitionState(before.leader, before.leader_epoch, [before.leader, 7], [before.leader, 7])
+        changed = await Catalog(world.store).change_state(topic.topic_id, 0, before, after)
+        await node.image.until(changed.revision)
+        safe = world.partition("orders").append(encode_batch([(None, b"tea")]), Acks.ALL).safe
+        assert safe is not None
+        await node.admin.delete("orders")
+        with pytest.raises(TopicNotFound):
+            await wait_safe(safe)
+
+    in_world(scenario)
+
+
+def test_a_topic_whose_metadata_is_damaged_keeps_its_records(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, node: Broker) -> None:
+        await world.create_topic("orders", 2)
+        world.partition("orders").append(encode_batch([(None, b"tea")]), Acks.LEADER)
+        key = partition_key(node.image.get("orders").topic_id, 1)
+        damaged = await world.store.txn(success=[Delete(key)])
+        await node.image.until(damaged.revision)
+        assert "is served as it was" in caplog.text
+        assert world.partition("orders").log.end_offset == 1
+
+    in_world(scenario)
