@@ -126,8 +126,9 @@ class Journal:
             file = disk.open(path)
             file.append([encode_line(image)])
         except StorageError:
-            with suppress(StorageError):
+            with suppress(StorageError):  # durably: if it came back, it would replace what the last journal gets now
                 disk.remove(path)
+                disk.sync_directory(directory)
             raise
         return cls(disk, file, image.revision, is_new=True)
 

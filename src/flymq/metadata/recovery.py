@@ -51,6 +51,8 @@ class _Journals:
     described: dict[int, Described] = field(default_factory=dict)
     changes: dict[int, Change] = field(default_factory=dict)
     names: list[int] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)
+    """Those with anything in them."""
     last_is_whole: bool = False
     problems: list[str] = field(default_factory=list)
 
@@ -82,9 +84,9 @@ def recover(disk: Disk, directory: Path, *, accept_loss: bool = False) -> Recove
     recovered.connection, recovered.revision = best.connection, end
     # Lines after a gap were never acknowledged; their revisions are used again.
     recovered.damaged += (journal_path(directory, name) for name in journals.names if name > end)
-    usable = journals.last_is_whole and journals.names[-1] <= end and max(journals.changes, default=0) <= end
-    if usable and journals.names[-1] in journals.described:
-        recovered.journal = journals.names[-1]
+    usable = journals.last_is_whole and journals.begun[-1] <= end and max(journals.changes, default=0) <= end
+    if usable and journals.begun[-1] in journals.described:
+        recovered.journal = journals.begun[-1]
     return recovered
 
 
@@ -93,6 +95,9 @@ def _read_journals(disk: Disk, directory: Path) -> _Journals:
     for name in journals.names:
         raw = disk.read(journal_path(directory, name))
         lines, whole = parse_lines(raw)
+        if not lines:
+            continue  # the disk was full, or lost power, when it was created: nothing in it was ever acknowledged
+        journals.begun.append(name)
         journals.last_is_whole = whole == len(raw)
         # A journal that begins here replaces what others had written after it: that was never acknowledged.
         journals.changes = {revision: line for revision, line in journals.changes.items() if revision <= name}

@@ -50,9 +50,7 @@ class InterruptedTransactions:
         self._settle = settle
 
     async def abort(self, *, was_clean: bool) -> None:
-        """Abort transactions left open by a crash. Only if no other broker can coordinate one that is unknown here."""
-        if not self._log.serves_all:
-            return
+        """Abort transactions left open by a crash. Those of unknown producers only if all partitions are served."""
         partitions, groups = self._find_open_partitions(was_clean), self._find_open_groups(was_clean)
         for name, value in self._all():
             is_left_open = name in partitions or name in groups
@@ -97,6 +95,8 @@ class InterruptedTransactions:
                     continue
                 identity = ProducerIdentity(producer.producer_id, producer.epoch)
                 if identity not in owners:
+                    if not self._log.serves_all:
+                        continue  # it may belong to a partition that cannot be read now
                     partition.append_marker(Marker(MarkerType.ABORT, *identity, 0, self._clock.now_ms()))
                     continue
                 name, value = owners[identity]
@@ -111,6 +111,8 @@ class InterruptedTransactions:
         for group in self._groups.list():
             for identity in group.offsets.waiting_for():
                 if identity not in owners:
+                    if not self._log.serves_all:
+                        continue
                     self._groups.end_transaction(group.name, identity, committed=False)
                     continue
                 name, value = owners[identity]

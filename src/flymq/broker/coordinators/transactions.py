@@ -115,6 +115,9 @@ class Transactions:
         self._ends = TransactionEnds(log, self.markers, clock, tasks)
         self._open_until_s: dict[str, float] = {}
         self._orders = {False: RequestOrder(), True: RequestOrder()}  # True: of produce requests
+        self._unsearched: set[int] = set()
+        """Partitions in which transactions that a crash has interrupted may be open still."""
+        self._was_clean = True
         self._deadlines = Deadlines(clock, self._look_at)
         self._failures = FailureLog(logger, "the transaction %r cannot be aborted yet, retrying")
 
@@ -129,12 +132,14 @@ class Transactions:
         """Load the state of this coordinator, and complete ending transactions."""
         await self._leadership.open()
 
-    async def _loaded(self, _number: int, table: TransactionTable) -> None:
+    async def _loaded(self, number: int, table: TransactionTable) -> None:
         for name, value in table:
             if value.state is TransactionState.ONGOING:
                 age_ms = self._clock.now_ms() - value.began_at_ms
                 self._watch(name, max(0, min(value.timeout_ms, value.timeout_ms - age_ms)))
         await self._settle(name for name, value in table if value.state.is_ending)
+        if number in self._unsearched:
+            self._tasks.spawn("abort of interrupted transactions", self._search_later())
 
     def _resigned(self, number: int, table: TransactionTable) -> None:
         """Another broker coordinates these transactions now, and completes those that were ending."""
@@ -145,13 +150,33 @@ class Transactions:
             self._ends.resign(name, error)
 
     async def abort_interrupted(self, *, was_clean: bool) -> None:
-        """Abort transactions left open by a crash, on a broker without others."""
+        """Abort transactions left open by a crash, on a broker without others.
+
+        Until that is done, as on a full disk, no client may go on with one: it may have lost records.
+        """
+        if self._others is not None:
+            return
+        self._was_clean = was_clean
+        self._unsearched = set(range(self._log.partitions))
         await self._leadership.settled()
-        if self._others is None:
-            interrupted = InterruptedTransactions(
-                self._log, self._replicas, self._groups, self._producer_ids, self._clock, self._settle
-            )
-            await interrupted.abort(was_clean=was_clean)
+        await self._abort_interrupted()
+
+    async def _abort_interrupted(self) -> None:
+        interrupted = InterruptedTransactions(
+            self._log, self._replicas, self._groups, self._producer_ids, self._clock, self._settle
+        )
+        await interrupted.abort(was_clean=self._was_clean)
+        self._unsearched = {number for number in self._unsearched if self._log.find_table(number) is None}
+
+    async def _search_later(self) -> None:
+        """A partition could not be read at the start: abort what the crash has interrupted there."""
+        while True:
+            try:
+                await self._abort_interrupted()
+                return
+            except StorageError as error:
+                self._failures.failed(self._log.topic, error)
+                await asyncio.sleep(_RETRY_S)
 
     async def _settle(self, names: Iterable[str]) -> None:
         """End these transactions. One that is blocked by a failed disk is retried, and does not block the start."""
@@ -561,10 +586,12 @@ class Transactions:
         return self._log.number_of(home_of(name))
 
     def _table(self, name: str) -> TransactionTable:
+        if self._unsearched and self._number(name) in self._unsearched:
+            raise CoordinatorUnavailable("transactions that a crash has interrupted cannot be aborted yet")
         return self._log.table(home_of(name))
 
     def _get(self, name: str) -> TransactionValue:
-        value = self._table(name).find(name)
+        value = self._log.table(home_of(name)).find(name)
         assert value is not None, f"the transactional id {name!r} is known"
         return value
 
