@@ -177,6 +177,19 @@ async def test_a_full_disk_at_the_start_does_not_keep_the_store_from_being_read(
     await store.close()
 
 
+@pytest.mark.parametrize("written", [0, 40])
+async def test_a_journal_that_could_not_be_begun_hides_no_later_change(written: int) -> None:
+    disk = simulated_disk()
+    content = await life(disk, "a", 7, killed=True)
+    torn = disk.open(journal_path(DATA, content.revision - 2))  # it was removed, and is back after a power failure
+    torn.append([encode_line(Described(content.revision - 2, 1, 1, 1))[:written]])
+    torn.sync()
+    disk.sync_directory(DATA)
+    store = SqliteMetadataStore.open(disk, DATA / IMAGE_NAME)
+    assert (await store.range("")).key_values == content.key_values
+    await store.close()
+
+
 async def test_images_are_written_as_the_journal_grows_and_old_journals_are_removed() -> None:
     disk = simulated_disk()
     store = SqliteMetadataStore.open(disk, DATA / IMAGE_NAME)
