@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from contextlib import suppress
 from itertools import count
 from typing import Any, cast
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.sent_records import PARTITIONS, check_seen, produce
 from tests.simulation.test_attempts_simulated import query_survives
 from tests.simulation.test_groups_simulated import members_survive
 from tests.simulation.test_transactions_simulated import transactions_survive
@@ -22,26 +22,6 @@ from flymq.model.errors import FlyMQError, TopicExists
 from flymq.model.names import TopicPartition
 
 SEEDS = max(4, int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20")) // 12)
-PARTITIONS = 3
-RECORDS = 60
-
-
-async def produce(world: ClusterWorld, client: AsyncFlyMQClient, name: str) -> dict[bytes, TopicPartition]:
-    """Send records, many at once; return those that were acknowledged and where."""
-    chance = world.chance
-    producer = client.producer(acks="all", linger_ms=chance.choice([0, 5]))
-    deliveries = []
-    for number in range(RECORDS):
-        value, partition = f"{name}/{number}".encode(), chance.randrange(PARTITIONS)
-        deliveries.append((value, await patiently(producer.send, "t", value, partition=partition)))
-        if chance.random() < 0.3:
-            await asyncio.sleep(chance.expovariate(1 / 0.5))
-    acknowledged = {}
-    for value, delivery in deliveries:
-        with suppress(FlyMQError):
-            at = await delivery
-            acknowledged[value] = TopicPartition(at.topic, at.partition)
-    return acknowledged
 
 
 async def watch(world: ClusterWorld, client: AsyncFlyMQClient) -> None:
@@ -104,7 +84,9 @@ async def acknowledged_records_survive(
             change_topics(world, world.client("other")),
         )
     ]
-    everybody = asyncio.gather(*(produce(world, client, name) for client, name in zip(clients, names, strict=True)))
+    everybody = asyncio.gather(
+        *(produce(world, client, name, records=60, pause_s=0.5) for client, name in zip(clients, names, strict=True))
+    )
     await world.disturb(everybody)
     for other in others:
         assert not other.done(), other.exception()
@@ -112,17 +94,9 @@ async def acknowledged_records_survive(
     acknowledged = cast("list[dict[Any, Any]]", everybody.result())
     await world.check_replicas("t")
     seen = await world.read(world.client("auditor"), "t")
-    for partition, values in seen.items():
-        twice = [value for value, count in Counter(values).items() if count > 1]
-        assert not twice, f"{twice} came twice to {partition}"
-        for name in names:
-            numbers = [int(value.split(b"/")[1]) for value in values if value.startswith(name.encode())]
-            assert numbers == sorted(numbers), f"records of {name} are out of order in {partition}"
+    check_seen(seen, names, acknowledged)
     found = {(name, at): value for name, values in seen.items() for at, value in enumerate(values)}
     assert read.items() <= found.items(), f"what was read is gone: {read.items() - found.items()}"
-    for mine in acknowledged:
-        for value, partition in mine.items():
-            assert value in seen[partition], f"{value!r} was acknowledged and is gone from {partition}"
     await world.close()
     return world.history
 

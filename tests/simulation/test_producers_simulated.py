@@ -5,40 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from contextlib import suppress
 from typing import Any, cast
 
 import pytest
+from tests.simulation.sent_records import PARTITIONS, check_seen, produce
 from tests.simulation.world import World, patiently
 
 from flymq.client.aio.client import AsyncFlyMQClient
 from flymq.host.virtual_time import run
-from flymq.model.errors import FlyMQError, TopicExists
-from flymq.model.names import TopicPartition
+from flymq.model.errors import TopicExists
 from flymq.wire.native.opcodes import Opcode
 
 SEEDS = int(os.environ.get("FLYMQ_SIMULATION_SEEDS", "20"))
-PARTITIONS = 3
-RECORDS = 40
-
-
-async def produce(world: World, client: AsyncFlyMQClient, name: str) -> dict[bytes, TopicPartition]:
-    """Send records, many at once; return those that were acknowledged and where."""
-    chance = world.chance
-    producer = client.producer(acks="all", linger_ms=chance.choice([0, 5]))
-    deliveries = []
-    for number in range(RECORDS):
-        value, partition = f"{name}/{number}".encode(), chance.randrange(PARTITIONS)
-        deliveries.append((value, await patiently(producer.send, "t", value, partition=partition)))
-        if chance.random() < 0.3:
-            await asyncio.sleep(chance.expovariate(1 / 0.2))
-    acknowledged = {}
-    for value, delivery in deliveries:
-        with suppress(FlyMQError):
-            at = await delivery
-            acknowledged[value] = TopicPartition(at.topic, at.partition)
-    return acknowledged
 
 
 async def create_topics(world: World, client: AsyncFlyMQClient) -> dict[str, int]:
@@ -64,7 +43,7 @@ async def producers_survive(seed: int, *, fills_disk: bool = False) -> str:
         await patiently(client.connect)
     everybody = asyncio.gather(
         create_topics(world, admin),
-        *(produce(world, client, name) for client, name in zip(clients, names, strict=True)),
+        *(produce(world, client, name, records=40, pause_s=0.2) for client, name in zip(clients, names, strict=True)),
     )
     await world.disturb(everybody)
     await world.crash()
@@ -74,15 +53,7 @@ async def producers_survive(seed: int, *, fills_disk: bool = False) -> str:
     for name, partition_count in created.items():
         described = await patiently(auditor.admin.describe_topic, name)
         assert len(described.partitions) == partition_count
-    for partition, values in seen.items():
-        twice = [value for value, count in Counter(values).items() if count > 1]
-        assert not twice, f"{twice} came twice to {partition}"
-        for name in names:
-            numbers = [int(value.split(b"/")[1]) for value in values if value.startswith(name.encode())]
-            assert numbers == sorted(numbers), f"records of {name} are out of order in {partition}"
-    for mine in acknowledged:
-        for value, partition in mine.items():
-            assert value in seen[partition], f"{value!r} was acknowledged and is gone"
+    check_seen(seen, names, acknowledged)
     await world.close()
     return world.history
 
