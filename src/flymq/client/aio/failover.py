@@ -9,14 +9,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
+from flymq.client.aio.connection import Connection
 from flymq.model.errors import BrokerUnavailable, FlyMQError, RequestTimedOut
 
 T = TypeVar("T")
 
 PATIENCE_S = 2.0
 """How long a broker may be silent before the others are asked whether it was replaced."""
+
+
+class InFlight(Generic[T]):
+    """A request that a leader has not answered yet."""
+
+    __slots__ = ("check", "connection", "leader", "parts", "request_id", "since_s", "timer")
+
+    def __init__(
+        self, connection: Connection, leader: int, request_id: int, parts: Sequence[T], since_s: float
+    ) -> None:
+        """`since_s`: from when on the leader's silence counts."""
+        self.connection = connection
+        self.leader = leader
+        self.request_id = request_id
+        self.parts = parts
+        self.since_s = since_s
+        self.timer: asyncio.TimerHandle | None = None
+        self.check: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.check is not None:
+            self.check.cancel()
 
 
 async def first_success(attempts: Sequence[Callable[[], Coroutine[Any, Any, T]]], *, stagger_s: float) -> T:

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.connection import Connection
-from flymq.client.aio.failover import PATIENCE_S
+from flymq.client.aio.failover import PATIENCE_S, InFlight
 from flymq.client.aio.offsets import list_offsets
 from flymq.client.cursor import Cursor, FetchedRun
 from flymq.client.decoding import unreadable_batch
@@ -47,29 +47,6 @@ START_POSITIONS = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
 
 Asked: TypeAlias = tuple[Cursor, int]
 """A cursor and its version at the time of the request."""
-
-
-class InFlight:
-    """A request that the leader has not answered yet."""
-
-    __slots__ = ("asked", "check", "connection", "due_s", "leader", "request_id", "timer")
-
-    def __init__(
-        self, connection: Connection, leader: int, request_id: int, asked: Sequence[Asked], due_s: float
-    ) -> None:
-        self.connection = connection
-        self.leader = leader
-        self.request_id = request_id
-        self.asked = asked
-        self.due_s = due_s  # when the answer is due, even if there are no records
-        self.timer: asyncio.TimerHandle | None = None
-        self.check: asyncio.Task[None] | None = None
-
-    def end(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.check is not None:
-            self.check.cancel()
 
 
 class Fetcher:
@@ -236,9 +213,9 @@ class Fetcher:
         flight.timer = self._loop.call_later(self._first_look_s, self._look_after, flight)
         answer.add_done_callback(partial(self._answered, flight))
 
-    def _answered(self, flight: InFlight, answer: asyncio.Future[Message]) -> None:
+    def _answered(self, flight: InFlight[Asked], answer: asyncio.Future[Message]) -> None:
         flight.end()
-        asked = flight.asked
+        asked = flight.parts
         self._waiting_at[flight.leader] -= 1
         error = answer.exception()
         if error is not None:
@@ -270,19 +247,19 @@ class Fetcher:
             error = unreadable_batch(cursor.topic, cursor.partition, cursor.fetch_offset, -1, fault)
             self._failed(cursor, version, error)
 
-    def _look_after(self, flight: InFlight) -> None:
+    def _look_after(self, flight: InFlight[Asked]) -> None:
         """The leader is silent. Wait until the request has no more time, or another broker leads."""
         now_s = self._loop.time()
-        until_s = flight.due_s + self._cluster.request_timeout_s
+        until_s = flight.since_s + self._cluster.request_timeout_s
         if now_s >= until_s:
             self._give_up(flight)
             return
-        if flight.check is None and now_s - flight.due_s >= PATIENCE_S:
+        if flight.check is None and now_s - flight.since_s >= PATIENCE_S:
             flight.check = self._tasks.spawn("check the leader", self._check_leader(flight))
         flight.timer = self._loop.call_at(min(until_s, now_s + PATIENCE_S), self._look_after, flight)
 
-    async def _check_leader(self, flight: InFlight) -> None:
-        names = [(cursor.topic, cursor.partition) for cursor, _ in flight.asked]
+    async def _check_leader(self, flight: InFlight[Asked]) -> None:
+        names = [(cursor.topic, cursor.partition) for cursor, _ in flight.parts]
         is_replaced = False
         with suppress(FlyMQError):
             is_replaced = not await self._cluster.leads_any(flight.leader, names)
@@ -290,12 +267,12 @@ class Fetcher:
         if is_replaced:
             self._give_up(flight)
 
-    def _give_up(self, flight: InFlight) -> None:
+    def _give_up(self, flight: InFlight[Asked]) -> None:
         flight.connection.abandon(flight.request_id)
         flight.end()
         self._waiting_at[flight.leader] -= 1
         self._cluster.counters.errors[RequestTimedOut.code] += 1
-        self._all_failed(flight.asked, RequestTimedOut(f"{flight.connection} did not answer FETCH in time"))
+        self._all_failed(flight.parts, RequestTimedOut(f"{flight.connection} did not answer FETCH in time"))
 
     def _all_failed(self, asked: Sequence[Asked], error: FlyMQError) -> None:
         for cursor, version in asked:

@@ -18,7 +18,7 @@ from flymq.client.accumulator import Accumulator, PartitionQueue, TopicQueues
 from flymq.client.aio.cluster import Cluster
 from flymq.client.aio.connection import Connection
 from flymq.client.aio.coordinators import TRANSACTION
-from flymq.client.aio.failover import PATIENCE_S
+from flymq.client.aio.failover import PATIENCE_S, InFlight
 from flymq.client.deliveries import Batch, settled
 from flymq.client.settings import ProducerConfig
 from flymq.host.tasks import Tasks
@@ -62,29 +62,6 @@ _AMBIGUOUS = (
 )
 """Errors after which the batch may have been written."""
 _NEEDS_NEW_IDENTITY = (OutOfOrderSequence, UnknownProducer)
-
-
-class InFlight:
-    """A request that the leader has not answered yet."""
-
-    __slots__ = ("check", "connection", "leader", "request_id", "sendings", "sent_s", "timer")
-
-    def __init__(
-        self, connection: Connection, leader: int, request_id: int, sendings: list[Sending], sent_s: float
-    ) -> None:
-        self.connection = connection
-        self.leader = leader
-        self.request_id = request_id
-        self.sendings = sendings
-        self.sent_s = sent_s
-        self.timer: asyncio.TimerHandle | None = None
-        self.check: asyncio.Task[None] | None = None
-
-    def end(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.check is not None:
-            self.check.cancel()
 
 
 class Sender:
@@ -338,9 +315,9 @@ class Sender:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def _answered(self, flight: InFlight, answer: asyncio.Future[Message]) -> None:
+    def _answered(self, flight: InFlight[Sending], answer: asyncio.Future[Message]) -> None:
         flight.end()
-        sendings = flight.sendings
+        sendings = flight.parts
         error = answer.exception()
         if error is not None:
             self._all_failed(sendings, cast(FlyMQError, error))
@@ -356,20 +333,20 @@ class Sender:
                 self._succeeded(queue, batch, outcome.base_offset, outcome.log_append_time)
         self._pump()
 
-    def _look_after(self, flight: InFlight) -> None:
+    def _look_after(self, flight: InFlight[Sending]) -> None:
         """The leader is silent. Wait until a batch or the request has no more time, or another broker leads."""
         now_s = self._loop.time()
-        until_s = flight.sent_s + self._cluster.request_timeout_s
-        until_s = min(until_s, *(self._deadline_s(batch) for _, batch in flight.sendings))
+        until_s = flight.since_s + self._cluster.request_timeout_s
+        until_s = min(until_s, *(self._deadline_s(batch) for _, batch in flight.parts))
         if now_s >= until_s:
             self._give_up(flight)
             return
-        if flight.check is None and now_s - flight.sent_s >= PATIENCE_S:
+        if flight.check is None and now_s - flight.since_s >= PATIENCE_S:
             flight.check = self._tasks.spawn("check the leader", self._check_leader(flight))
         flight.timer = self._loop.call_at(min(until_s, now_s + PATIENCE_S), self._look_after, flight)
 
-    async def _check_leader(self, flight: InFlight) -> None:
-        names = [(batch.topic, batch.partition) for _, batch in flight.sendings]
+    async def _check_leader(self, flight: InFlight[Sending]) -> None:
+        names = [(batch.topic, batch.partition) for _, batch in flight.parts]
         with contextlib.suppress(FlyMQError):
             if not await self._cluster.leads_any(flight.leader, names):
                 flight.check = None
@@ -377,11 +354,11 @@ class Sender:
                 return
         flight.check = None
 
-    def _give_up(self, flight: InFlight) -> None:
+    def _give_up(self, flight: InFlight[Sending]) -> None:
         flight.connection.abandon(flight.request_id)
         flight.end()
         self._cluster.counters.errors[RequestTimedOut.code] += 1
-        self._all_failed(flight.sendings, RequestTimedOut(f"{flight.connection} did not answer PRODUCE_BATCH in time"))
+        self._all_failed(flight.parts, RequestTimedOut(f"{flight.connection} did not answer PRODUCE_BATCH in time"))
 
     def _all_failed(self, sendings: Sequence[Sending], error: FlyMQError) -> None:
         self._retry_or_fail(sendings, error)
